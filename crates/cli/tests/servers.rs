@@ -381,6 +381,35 @@ fn a_host_without_space_for_the_journal_is_left_as_it_is() {
     assert!(same && after >= before, "{after} blocks are free of {before}, same {same}");
 }
 
+/// What a remount makes read-only is durable, as on the kernel's mount: a shutdown has no later step. What is not the
+/// root of a mount of xfskit is left alone.
+#[test]
+fn what_becomes_read_only_is_durable_and_other_mounts_do_not_change() {
+    let Some(at) = common::mounts::prepared_for_root() else { return };
+    at.line("mount -o commit=0 IMAGE DIR");
+    fs::create_dir(at.dir.join("folder")).unwrap();
+    fs::write(at.dir.join("file"), "contents").unwrap();
+    let folder = at.dir.join("folder");
+    let mount = |line: &[&str]| Command::new("mount").args(line).arg(&folder).status().unwrap().success();
+    let is_mounted = mount(&["-t", "tmpfs", "foreign"]);
+    let line = format!("mount -o remount,ro IMAGE {}", folder.display());
+    let refused = is_mounted.then(|| fails(&line, &at.image));
+    let is_writable = fs::write(folder.join("new"), "").is_ok();
+    if is_mounted {
+        assert!(Command::new("umount").arg(&folder).status().unwrap().success());
+    }
+    at.line("mount -o remount,ro IMAGE DIR");
+    // As the power leaves it.
+    let copy = at.scratch.file("copy.img");
+    xfskit_testkit::copy_image(&at.image, &copy);
+    at.line("umount DIR");
+    assert_eq!(common::ok("cat IMAGE /file", &copy), "contents");
+    assert!(is_writable);
+    if let Some((_, message)) = refused {
+        assert!(message.contains("not the root of an xfskit mount"), "{message}");
+    }
+}
+
 /// A remount with another image, or with an unknown option, is refused.
 #[test]
 fn a_remount_is_for_what_is_mounted_and_for_options_that_exist() {

@@ -144,6 +144,7 @@ impl Filesystem for Handler {
         match request.operation {
             // For the device.
             Operation::Fsync { .. } | Operation::FsyncDir { .. } | Operation::SyncFs => true,
+            Operation::Ioctl(ioctl) => ioctl.command == QUESTION,
             Operation::Write(write) => {
                 contents::is_durable(write.open_flags) && self.keeper(write.flags) == TimeKeeper::Engine
             }

@@ -46,5 +46,7 @@ pub use ending::{Ending, Watch};
 pub use mountinfo::{MountEntry, is_mounted, mount_around, mount_at, mount_of_root, mounts_of};
 pub use options::{KernelOption, Options, WriteCache, features};
 pub use session::{MountError, Session, Unmounted, Unmounter, serve, unmount};
-pub use virtual_xattrs::{LARP_XATTR, PARENTS_XATTR, PATHS_XATTR, STATS_XATTR, SUPERBLOCK_XATTR, inode_at};
+pub use virtual_xattrs::{
+    LARP_XATTR, PARENTS_XATTR, PATHS_XATTR, STATS_XATTR, SUPERBLOCK_XATTR, inode_at, make_durable,
+};
 pub use xfskit_fuse_session as protocol;

@@ -127,14 +127,20 @@ pub(crate) fn get(server: &Server, fs: &Volume, number: InodeNumber, name: &[u8]
     })
 }
 
+/// The question that is no path, for it begins with a zero byte: it makes everything durable.
+const MAKE_DURABLE: &[u8] = b"\0sync";
+
 /// Answers a question by its ioctl: the number of the inode at a path from the root of the image. A symbolic link at
-/// the end is not followed, as [`LastLink::Keep`] has it.
+/// the end is not followed, as [`LastLink::Keep`] has it. [`MAKE_DURABLE`] is answered when everything is.
 ///
 /// # Errors
-/// `NotPermitted`; those of [`Volume::resolve`].
+/// `NotPermitted`; those of [`Volume::resolve`] and [`Volume::sync`].
 pub(crate) fn answer(fs: &Volume, path: &[u8], uid: u32) -> Result<Vec<u8>> {
     if !is_owner(uid) {
         return Err(Error::NotPermitted);
+    }
+    if path == MAKE_DURABLE {
+        return fs.sync().map(|()| vec![0; 8]);
     }
     Ok(fs.resolve(path, LastLink::Keep)?.inode.0.to_ne_bytes().to_vec())
 }
@@ -147,6 +153,15 @@ pub(crate) fn answer(fs: &Volume, path: &[u8], uid: u32) -> Result<Vec<u8>> {
 /// [`fuse::QUESTION_BYTES`]; those of opening the root, and of the look-up.
 pub fn inode_at(root: &Path, path: &[u8]) -> std::io::Result<u64> {
     Ok(u64::from_ne_bytes(fuse::ask(File::open(root)?.as_fd(), path)?))
+}
+
+/// Makes everything durable that has reached the server of a mount, whose root is `root`.
+///
+/// # Errors
+/// As [`inode_at`]; those of making it durable.
+pub fn make_durable(root: &Path) -> std::io::Result<()> {
+    fuse::ask(File::open(root)?.as_fd(), MAKE_DURABLE)?;
+    Ok(())
 }
 
 /// Sets a virtual attribute: `xfskit.larp` of the root can be set, for updates that begin from now on.

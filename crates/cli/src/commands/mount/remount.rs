@@ -51,25 +51,32 @@ fn check_image(image: &Path, mount_point: &Path) -> Result<()> {
     Err(Usage(format!("{place}: a remount of {image}, but {mounted} is mounted there")).into())
 }
 
-/// Changes the flags of a mount, and then `larp`. mount(8) adds options from fstab to those that it was given, so an
+/// Changes the flags of a mount, and then `larp`. What becomes read-only is made durable. mount(8) adds options from fstab to those that it was given, so an
 /// option that cannot be changed is reported, but is not an error. Nothing is changed before all is checked.
 ///
 /// # Errors
-/// `Usage` for an unknown option, and for another image than the one that is mounted there; those of the system.
+/// `Usage` for an unknown option, and for another image than the one that is mounted there; for what is not the root of
+/// a mount of xfskit; those of the system.
 pub fn run(image: &Path, mount_point: &Path, lists: &[String]) -> Result<()> {
     let shown = || mount_point.display().to_string();
     for option in options(lists).filter(|option| *option != "remount" && !is_ignored(option)) {
         MountSettings::default().apply(option).map_err(|why| Usage(format!("-o {option}: {why}")))?;
     }
+    let figures = stats::figures(mount_point)?;
     check_image(image, mount_point)?;
     let before = flags_of(mount_point).with_context(shown)?;
     let flags = flags_after(before, lists);
-    if !flags.contains(MountFlags::RDONLY) && stats::figures(mount_point)?["options"]["read_only"] == true {
+    if !flags.contains(MountFlags::RDONLY) && figures["options"]["read_only"] == true {
         bail!("{}: the image was opened for reading only; unmount it, and mount it anew", shown());
     }
     let logging = Logging::find(mount_point, lists, flags)?;
     if flags != before {
         rustix::mount::mount_remount(mount_point, flags, "").map_err(std::io::Error::from).with_context(shown)?;
+    }
+    // A shutdown's last step, after which the power goes.
+    if flags.contains(MountFlags::RDONLY) && !before.contains(MountFlags::RDONLY) {
+        let what = || format!("{}: it is read-only now, but not all that was written is durable", shown());
+        xfskit_fuse::make_durable(mount_point).with_context(what)?;
     }
     let Some(logging) = logging else { return Ok(()) };
     logging.set(mount_point).with_context(|| match flags == before {
