@@ -168,9 +168,9 @@ impl Exchange {
         // to be believed: pieces that the exchange leaves out keep their blocks, which may be shared. The kernel's
         // recovery ignores it, too (`xfs_xmi_item_recover_intent`), and the mark of a file that shares nothing is
         // legal.
-        for side in 0..2 {
-            if self.has(flags::SET_SIZES) && self.fork() == ForkKind::Data {
-                tx.inode_mut(inos[side], InodeFields::CORE).core.size = self.0.sizes[side];
+        if self.has(flags::SET_SIZES) && self.fork() == ForkKind::Data {
+            for (ino, size) in inos.into_iter().zip(self.0.sizes) {
+                tx.inode_mut(ino, InodeFields::CORE).core.size = size;
             }
         }
         if self.fork() == ForkKind::Attr {
