@@ -22,14 +22,16 @@ use crate::processor::{Claim, Thread, Usage, Watched, is_refused};
 use crate::readers::{Readers, Stuck, Why};
 use parking_lot::Mutex;
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Requests and time between two looks for the client's processor.
 const LOOK_EVERY: u32 = 16;
 const LOOK_AFTER: Duration = Duration::from_millis(1);
-/// Other threads have the processor when they have had a quarter of it since the last look, and so much.
+/// Other threads have the processor when they have had a quarter of it for so long. A virtual processor may be lent to
+/// other work for some milliseconds, which looks the same and is over by itself.
 const SHARE_OF_OTHERS: u32 = 4;
-const MUCH: Duration = Duration::from_micros(300);
+const JUDGED_OVER: Duration = Duration::from_millis(20);
 /// Requests between two looks whether further ones wait.
 const PROBE_EVERY: u32 = 4;
 /// After so many requests it is judged whether the client is still alone.
@@ -55,6 +57,8 @@ pub(crate) struct Place {
     /// Whether the follower may take back that it gives way.
     can_return: bool,
     hold: Mutex<Hold>,
+    /// The processor to which it is bound, and one; 0 for none.
+    processor: AtomicUsize,
     watched: Option<Watched>,
 }
 
@@ -72,13 +76,14 @@ impl Place {
             Err(error) => return Err(error),
         };
         let watched = thread.watch();
-        Ok(Self { thread, can_return, hold: Mutex::new(Hold::Released), watched })
+        Ok(Self { thread, can_return, hold: Mutex::new(Hold::Released), processor: AtomicUsize::new(0), watched })
     }
 
     /// Lets the follower run anywhere, with a claim like every other's if the system permits that.
     pub(crate) fn release(&self) {
         let Some(mut hold) = self.hold.try_lock() else { return };
         if std::mem::replace(&mut *hold, Hold::Released) == Hold::Bound {
+            self.processor.store(0, Ordering::Relaxed);
             // Where the system refuses, the follower goes on as it is, only later.
             let _ = self.thread.unbind();
             if self.can_return {
@@ -94,9 +99,47 @@ impl Place {
     fn take(&self, processor: usize) -> io::Result<()> {
         let mut hold = self.hold.lock();
         self.thread.bind(processor)?;
+        self.processor.store(processor + 1, Ordering::Relaxed);
         match std::mem::replace(&mut *hold, Hold::Bound) {
             Hold::Released => self.thread.set_claim(Claim::GivesWay),
             Hold::Bound => Ok(()),
+        }
+    }
+}
+
+/// The place of the guard: beside the follower. Elsewhere it would wake a processor that sleeps at each tick, which then
+/// looks for work before it sleeps again, finds the client waiting for its turn with the follower, and takes it away.
+pub(crate) struct Post<'a> {
+    place: &'a Place,
+    thread: Option<Thread>,
+    processor: usize,
+}
+
+impl<'a> Post<'a> {
+    /// The thread that calls is the guard, until the result is dropped.
+    pub(crate) fn beside(place: &'a Place) -> Self {
+        let mut post = Self { place, thread: Thread::current().ok(), processor: 0 };
+        post.go_beside();
+        post
+    }
+
+    /// Goes to where the follower is now. A guard that the system does not let go there stays where it is.
+    pub(crate) fn go_beside(&mut self) {
+        let processor = self.place.processor.load(Ordering::Relaxed);
+        let Some(thread) = self.thread.as_ref().filter(|_| processor != self.processor) else { return };
+        let _ = match processor.checked_sub(1) {
+            Some(number) => thread.bind(number),
+            None => thread.unbind(),
+        };
+        self.processor = processor;
+    }
+}
+
+impl Drop for Post<'_> {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.as_ref().filter(|_| self.processor != 0) {
+            // It may run where it did before; a thread that is refused that answers where it is.
+            let _ = thread.unbind();
         }
     }
 }
@@ -114,6 +157,28 @@ pub(crate) fn guard(readers: &Readers, place: &Place, stuck: Option<Stuck>) {
     }
 }
 
+/// What other threads have taken of the processor.
+struct Taken {
+    since: Instant,
+    time: Duration,
+}
+
+impl Taken {
+    fn since(since: Instant) -> Self {
+        Self { since, time: Duration::ZERO }
+    }
+
+    /// Adds what they have taken until `now`; whether that is too much. The answer is known every [`JUDGED_OVER`].
+    fn add(&mut self, time: Duration, now: Instant) -> bool {
+        self.time += time;
+        let elapsed = now - self.since;
+        if elapsed < JUDGED_OVER {
+            return false;
+        }
+        std::mem::replace(self, Self::since(now)).time > elapsed / SHARE_OF_OTHERS
+    }
+}
+
 /// The client that is followed.
 pub(crate) struct Client {
     watched: Option<Watched>,
@@ -126,6 +191,7 @@ pub(crate) struct Client {
     looked: Instant,
     /// What the client and this thread had used at the last look.
     used: Option<(Usage, Usage)>,
+    taken: Taken,
     /// Other threads have used the processor.
     is_displaced: bool,
 }
@@ -133,6 +199,7 @@ pub(crate) struct Client {
 impl Client {
     /// Begins to follow a client.
     pub(crate) fn new(id: u32, place: &Place) -> Self {
+        let now = Instant::now();
         let mut client = Self {
             watched: None,
             processor: None,
@@ -140,8 +207,9 @@ impl Client {
             requests: 0,
             signs: 0,
             overlaps: false,
-            looked: Instant::now(),
+            looked: now,
             used: None,
+            taken: Taken::since(now),
             is_displaced: false,
         };
         client.look(place);
@@ -190,8 +258,8 @@ impl Client {
     }
 
     fn look(&mut self, place: &Place) {
-        let now = Instant::now();
-        let elapsed = now - std::mem::replace(&mut self.looked, now);
+        let looked = Instant::now();
+        self.looked = looked;
         if self.watched.as_ref().is_none_or(|watched| watched.id() != self.last) {
             self.watched = Watched::open(self.last);
             self.used = None;
@@ -205,7 +273,7 @@ impl Client {
         let used = usage(self.watched.as_ref()).zip(usage(place.watched.as_ref()));
         if let Some((before, now)) = std::mem::replace(&mut self.used, used).zip(used) {
             let others = taken_by_others(before, now);
-            self.is_displaced = others > MUCH && others > elapsed / SHARE_OF_OTHERS;
+            self.is_displaced = self.taken.add(others, looked);
         }
         if self.processor != Some(processor) || place.is_released() {
             // A processor on which this thread may not run is left to the client.
@@ -280,6 +348,47 @@ mod tests {
         assert_eq!(taken_by_others(before, (usage(1400, 0), usage(900, 1100))), Duration::ZERO);
         assert_eq!(taken_by_others(before, (usage(1400, 900), usage(900, 2000))), Duration::from_micros(900));
         assert_eq!(taken_by_others(before, (usage(1900, 0), usage(900, 1100))), Duration::ZERO);
+    }
+
+    #[test]
+    fn what_others_take_for_a_moment_is_not_much() {
+        let begun = Instant::now();
+        let mut taken = Taken::since(begun);
+        // A processor that is lent for 4 ms, and nothing else.
+        assert!(!taken.add(Duration::from_millis(4), begun + Duration::from_millis(4)));
+        assert!(!taken.add(Duration::ZERO, begun + JUDGED_OVER));
+        let later = begun + JUDGED_OVER;
+        assert!(!taken.add(Duration::from_millis(3), later + Duration::from_millis(10)));
+        assert!(taken.add(Duration::from_millis(3), later + JUDGED_OVER));
+        assert!(!taken.add(Duration::ZERO, later + 2 * JUDGED_OVER), "each judgement is of its own time");
+    }
+
+    #[test]
+    fn the_guard_is_where_the_follower_is_and_goes_back_afterwards() {
+        in_a_thread(|place| {
+            let allowed = || rustix::thread::sched_getaffinity(None).unwrap();
+            let place = std::sync::Arc::new(place);
+            let numbers: Vec<usize> = (0..64).filter(|number| allowed().is_set(*number)).collect();
+            let follower = std::sync::Arc::clone(&place);
+            let guard = move || {
+                let free = allowed();
+                let mut post = Post::beside(&follower);
+                for number in numbers {
+                    follower.take(number).unwrap();
+                    post.go_beside();
+                    assert!(allowed().is_set(number) && allowed().count() == 1);
+                }
+                drop(post);
+                assert_eq!(allowed(), free);
+                let mut post = Post::beside(&follower);
+                assert_eq!(allowed().count(), 1);
+                follower.release();
+                post.go_beside();
+                assert_eq!(allowed(), free);
+            };
+            std::thread::spawn(guard).join().unwrap();
+            assert!(place.is_released());
+        });
     }
 
     #[test]

@@ -21,12 +21,14 @@ use std::time::{Duration, Instant};
 
 /// Requests one after the other after which a client is alone.
 const ALONE_AFTER: u32 = 16;
-/// How often the guard looks. It acts when it has seen the same twice.
+/// How often the guard looks: rarely while the follower makes progress, for each look may send the client to another
+/// processor. It acts when it has seen the same twice.
+const CALM_TICK: Duration = Duration::from_millis(8);
 const TICK: Duration = Duration::from_millis(2);
 /// How long no client is followed after requests that overlap.
 const PAUSE_OF_CROWD: Duration = Duration::from_millis(50);
 /// How long no client is followed when the follower got no processor: at first, and at most.
-const PAUSE_OF_STARVED: Duration = Duration::from_millis(500);
+const PAUSE_OF_STARVED: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// A follower that has read for so long does well here, so the next pause is the first one again.
 const PROVEN_AFTER: Duration = Duration::from_secs(2);
@@ -92,6 +94,13 @@ pub(crate) struct Ticks {
     same: u32,
 }
 
+impl Ticks {
+    /// How long the guard waits until it looks again.
+    pub(crate) fn pause(&self) -> Duration {
+        if self.same == 0 { CALM_TICK } else { TICK }
+    }
+}
+
 impl Readers {
     pub(crate) fn new() -> Self {
         let now = Instant::now();
@@ -125,8 +134,10 @@ impl Readers {
         self.is_followed.load(Ordering::Acquire)
     }
 
-    /// Waits until threads of the pool are to read. The guard does `at_tick` meanwhile, and what the follower asks.
-    pub(crate) fn await_pool_turn(&self, mut at_tick: Option<impl FnMut()>) -> PoolTurn {
+    /// Waits until threads of the pool are to read. The guard does `at_tick` meanwhile, which says when it is to be
+    /// done again, and what the follower asks.
+    pub(crate) fn await_pool_turn(&self, mut at_tick: Option<impl FnMut() -> Duration>) -> PoolTurn {
+        let mut pause = CALM_TICK;
         let mut state = self.state.lock();
         loop {
             if self.has_ended.load(Ordering::Acquire) {
@@ -140,12 +151,12 @@ impl Readers {
             match &mut at_tick {
                 None => self.changed.wait(&mut state),
                 Some(at_tick) => {
-                    if self.changed.wait_for(&mut state, TICK).timed_out() {
+                    if self.changed.wait_for(&mut state, pause).timed_out() {
                         drop(state);
                         if let Some(why) = self.asked.load(Ordering::Relaxed).checked_sub(1) {
                             self.end_to_follow(Why::ALL[why]);
                         }
-                        at_tick();
+                        pause = at_tick();
                         state = self.state.lock();
                     }
                 }

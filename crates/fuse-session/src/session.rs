@@ -18,7 +18,7 @@ use crate::abi::{self, Features};
 use crate::channel::{Channel, Received, WhenEmpty};
 use crate::counters::Counters;
 use crate::filesystem::{Answer, Filesystem, Then, Written};
-use crate::follower::{self, Client, Place};
+use crate::follower::{self, Client, Place, Post};
 use crate::init::{Agreed, negotiate};
 use crate::notify::Notifier;
 use crate::opcode;
@@ -265,9 +265,13 @@ impl<F: Filesystem> Shared<F> {
         }
         let mut guard = self.guard.get().and_then(Mutex::try_lock);
         let at_tick = guard.as_deref_mut().map(|Guard { place, ticks }| {
-            || {
+            let place: &Place = place;
+            let mut post = Post::beside(place);
+            move || {
+                post.go_beside();
                 let stuck = self.readers.is_stuck(ticks, || channel.has_request(Duration::ZERO));
                 follower::guard(&self.readers, place, stuck);
+                ticks.pause()
             }
         });
         self.readers.await_pool_turn(at_tick)
@@ -283,6 +287,13 @@ impl<F: Filesystem> Shared<F> {
         while let Some(client) = self.readers.await_client() {
             let mut client = Client::new(client, place);
             while self.readers.is_followed() {
+                // The client has just been answered, and runs before this thread does: a read would find nothing.
+                if !channel.has_request(QUIET_AFTER) {
+                    self.readers.ask_to_end(Why::Quiet);
+                    // The pool may be the one to take the next.
+                    channel.await_request();
+                    continue;
+                }
                 match channel.receive(&mut buffer)? {
                     Received::Request(length) => {
                         if self.answer_lone(channel, &mut client, &mut buffer, length, &mut out) == Next::End {
@@ -294,12 +305,7 @@ impl<F: Filesystem> Shared<F> {
                             self.readers.ask_to_end(why);
                         }
                     }
-                    Received::Nothing if channel.has_request(QUIET_AFTER) => {}
-                    Received::Nothing => {
-                        self.readers.ask_to_end(Why::Quiet);
-                        // The pool may be the one to take it.
-                        channel.await_request();
-                    }
+                    Received::Nothing => {}
                     Received::End | Received::Closed => {
                         self.readers.end_by_follower();
                         return Ok(());
