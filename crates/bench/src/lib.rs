@@ -20,6 +20,7 @@
 mod case;
 mod ceiling;
 mod error;
+mod ext4_mount;
 mod fuse_mount;
 mod lab;
 mod loop_mount;
@@ -27,9 +28,9 @@ mod machine;
 mod measure;
 mod names;
 mod null;
-
 mod report;
 mod scratch;
+mod served_mount;
 mod side;
 mod target;
 mod workload;

@@ -103,7 +103,7 @@ impl Scratch {
     }
 
     /// A file named `name` of so many bytes.
-    fn file_of(&self, name: &str, bytes: u64) -> Result<PathBuf> {
+    pub(crate) fn file_of(&self, name: &str, bytes: u64) -> Result<PathBuf> {
         let path = self.file(name);
         if path.metadata().is_ok_and(|data| data.len() != bytes) {
             std::fs::remove_file(&path)?;

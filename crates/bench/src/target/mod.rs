@@ -4,7 +4,7 @@ mod engine;
 mod path;
 
 pub(crate) use engine::Engine;
-pub(crate) use path::{PathTarget, server_counts};
+pub(crate) use path::{PathTarget, server_counts, server_requests};
 
 use anyhow::Result;
 use serde::Serialize;

@@ -129,6 +129,13 @@ pub(crate) fn server_counts(root: &Path) -> Result<Counts> {
     Ok(Counts { transactions: count("transactions"), log_bytes: count("log_bytes"), others })
 }
 
+/// The requests that xfskit's FUSE server has answered, by kind.
+pub(crate) fn server_requests(root: &Path) -> Result<BTreeMap<String, u64>> {
+    let figures = server_figures(root)?;
+    let requests = figures["requests"].as_object().into_iter().flatten();
+    Ok(requests.filter_map(|(name, count)| Some((name.clone(), count.as_u64()?))).collect())
+}
+
 fn path_of(dir: &OpenDir, name: &[u8]) -> PathBuf {
     dir.path.join(OsStr::from_bytes(name))
 }

@@ -19,8 +19,8 @@ const LAST_LINES: usize = 4;
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The results that dbench prints.
-struct DbenchFigures {
-    megabytes_per_second: f64,
+pub(super) struct DbenchFigures {
+    pub(super) megabytes_per_second: f64,
     longest_milliseconds: f64,
 }
 
@@ -30,7 +30,7 @@ pub(super) fn measure(lab: &Lab<'_>, section: &mut Section) -> Result<()> {
     if sides.is_empty() {
         return Ok(());
     }
-    if Command::new("dbench").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
+    if !is_installed() {
         section
             .notes
             .push("dbench itself was not run: it is not installed (Debian's package is called dbench).".into());
@@ -50,7 +50,7 @@ pub(super) fn measure(lab: &Lab<'_>, section: &mut Section) -> Result<()> {
         }
         let opened = side.open(&case, &lab.scratch)?;
         let outcome = match &opened {
-            Opened::Path(target, _) => Some(dbench(lab, target.folder(), clients, seconds)),
+            Opened::Path(target, _) => Some(run(lab, target.folder(), clients, seconds)),
             Opened::Engine(_) => None,
         };
         side.close(opened)?;
@@ -71,8 +71,13 @@ pub(super) fn measure(lab: &Lab<'_>, section: &mut Section) -> Result<()> {
     Ok(())
 }
 
+/// Whether the program is there.
+pub(super) fn is_installed() -> bool {
+    Command::new("dbench").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+}
+
 /// Runs dbench in a folder.
-fn dbench(lab: &Lab<'_>, folder: &Path, clients: usize, seconds: u64) -> Result<DbenchFigures> {
+pub(super) fn run(lab: &Lab<'_>, folder: &Path, clients: usize, seconds: u64) -> Result<DbenchFigures> {
     lab.watch.begin("dbench", seconds);
     let mut command = Command::new("dbench");
     command.arg("-D").arg(folder).arg("-t").arg(seconds.to_string()).arg(clients.to_string());

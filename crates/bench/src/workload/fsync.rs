@@ -17,13 +17,13 @@ use crate::machine::mount_point;
 use crate::measure::Phase;
 use crate::report::{Cell, Section, Table};
 use crate::scratch::IMAGE;
+use crate::served_mount::ServedMount;
 use crate::target::{About, server_counts};
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 use xfskit::device::{Access, FileDevice};
@@ -167,7 +167,7 @@ fn one(lab: &Lab<'_>, side: &'static str, (case, writers): (&str, usize), fsyncs
             phases?
         }
         SERVED => {
-            let server = Server::new(&image, &dir)?;
+            let server = ServedMount::new(&image, &dir, &[])?;
             let phases = make_files(&dir, writers).and_then(|files| phases(&Side::Server { dir, files }));
             server.unmount()?;
             phases?
@@ -188,38 +188,6 @@ fn one(lab: &Lab<'_>, side: &'static str, (case, writers): (&str, usize), fsyncs
 fn make_files(dir: &Path, writers: usize) -> Result<Vec<fs::File>> {
     let make = |n| fs::File::create_new(dir.join(format!("file{n}")));
     Ok((0..writers).map(make).collect::<std::io::Result<_>>()?)
-}
-
-/// A mount by this program's command, with a server process of its own; unmounted when it is dropped.
-struct Server {
-    dir: Option<PathBuf>,
-}
-
-impl Server {
-    fn new(image: &Path, dir: &Path) -> Result<Self> {
-        fs::create_dir_all(dir)?;
-        xfskit("mount", &[image, dir])?;
-        Ok(Self { dir: Some(dir.into()) })
-    }
-
-    fn unmount(mut self) -> Result<()> {
-        self.dir.take().map_or(Ok(()), |dir| xfskit("umount", &[&dir]))
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Some(dir) = &self.dir {
-            // Another error is reported already.
-            let _ = xfskit("umount", &[dir]);
-        }
-    }
-}
-
-fn xfskit(command: &str, paths: &[&Path]) -> Result<()> {
-    let output = Command::new(std::env::current_exe()?).arg(command).args(paths).output().context("this program")?;
-    ensure!(output.status.success(), "xfskit {command}: {}", String::from_utf8_lossy(&output.stderr).trim());
-    Ok(())
 }
 
 /// Both phases. The files have blocks before the first, and all is durable.

@@ -7,7 +7,9 @@ mod files;
 mod fsmark;
 mod fsync;
 mod fuse;
+mod mount;
 mod noxattr;
+mod programs;
 mod rename;
 mod tables;
 mod trees;
@@ -41,6 +43,10 @@ pub enum Experiment {
     Fsync,
     /// One file written and read, beside the kernel's with O_DIRECT and on a mount
     Contents,
+    /// Questions for attributes beside a large read, and a server's memory after a million files
+    Mount,
+    /// tar, cp, rsync, git, a compiler, a database on a mount, beside the kernel's and fuse2fs
+    Programs,
     /// Trees into images and out of them, beside mkfs.xfs -p and cp -a
     Trees,
     /// What keeps more processors from helping: a model from lock times, and real threads
@@ -51,7 +57,7 @@ pub enum Experiment {
 
 type Measure = fn(&Lab<'_>) -> Result<Section>;
 
-const ALL: [(Experiment, Measure); 10] = [
+const ALL: [(Experiment, Measure); 12] = [
     (Experiment::Fsmark, fsmark::measure),
     (Experiment::Xattr, xattr::measure),
     (Experiment::Whiteout, whiteout::measure),
@@ -60,6 +66,8 @@ const ALL: [(Experiment, Measure); 10] = [
     (Experiment::Fuse, fuse::measure),
     (Experiment::Fsync, fsync::measure),
     (Experiment::Contents, contents::measure),
+    (Experiment::Mount, mount::measure),
+    (Experiment::Programs, programs::measure),
     (Experiment::Trees, trees::measure),
     (Experiment::Cpus, cpus::measure),
 ];
