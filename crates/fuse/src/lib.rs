@@ -34,6 +34,7 @@ mod handler;
 mod mountinfo;
 mod options;
 mod privileges;
+mod read_ahead;
 mod readdir;
 mod server;
 mod session;

@@ -20,6 +20,7 @@ use crate::ending::EndReport;
 use crate::handler::Handler;
 use crate::mountinfo::{MountEntry, mount_at};
 use crate::options::Options;
+use crate::read_ahead;
 use crate::server::Server;
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
@@ -181,6 +182,7 @@ impl Session {
         };
         server.set_session(session.notifier(), session.counters());
         if let Some(entry) = &entry {
+            read_ahead::widen(entry);
             server.set_end_report(EndReport::new(entry).map_err(MountError::Mount)?);
         }
         let unmounter = Unmounter { server, mount_point: path, entry: entry.map(Arc::new), ended: Arc::default() };

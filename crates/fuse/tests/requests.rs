@@ -5,13 +5,14 @@ mod common;
 use common::{Fixture, mounted, serve_device};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, linkat, open, statx};
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 use xfskit::device::{Access, BlockDevice, FileDevice};
 use xfskit_fuse::{Unmounted, WriteCache};
+use xfskit_testkit::skip;
 
 const FILES: usize = 100;
 const WRITERS: usize = 16;
@@ -45,6 +46,27 @@ fn a_file_is_made_opened_and_closed_by_one_request() {
     assert_eq!((count("release"), count("releasedir"), count("access")), (0, 0, 0));
     // Contents that were written stay in the kernel's cache.
     assert_eq!(count("read"), 0);
+}
+
+/// Root may let the kernel read ahead as far as several large requests; others read by its default, 128 KiB.
+#[test]
+fn a_long_read_takes_few_requests() {
+    const MIB: usize = 16;
+    let Some(fixture) = mounted() else { return };
+    if !rustix::process::geteuid().is_root() {
+        return skip("only root may change how far the kernel reads ahead");
+    }
+    let path = fixture.path("long");
+    fs::write(&path, vec![7; MIB << 20]).unwrap();
+    let mut file = File::open(&path).unwrap();
+    file.sync_all().unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    let mut buffer = vec![0; 64 << 10];
+    while file.read(&mut buffer).unwrap() > 0 {
+        assert!(buffer.iter().all(|byte| *byte == 7));
+    }
+    let reads = requests(&fixture, "read");
+    assert!((MIB as u64..=2 * MIB as u64).contains(&reads), "{reads} requests for {MIB} MiB");
 }
 
 #[test]

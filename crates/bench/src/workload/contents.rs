@@ -10,7 +10,7 @@ use crate::fuse_mount::FuseMount;
 use crate::lab::{Lab, Run};
 use crate::loop_mount::{LoopMount, obstacle};
 use crate::measure::Phase;
-use crate::report::{BarSeries, Cell, Plot, Section, Table};
+use crate::report::{BarSeries, Cell, Goal, Plot, Section, Table};
 use crate::scratch::IMAGE;
 use crate::target::About;
 use anyhow::{Result, ensure};
@@ -132,6 +132,7 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
     };
     section.tables.push(table(&runs));
     section.plots.push(plot(&runs));
+    section.goals = goals(&runs);
     section.notes.extend(obstacle().map(|why| format!("The kernel's side is missing: {why}.")));
     section.runs = runs;
     Ok(section)
@@ -141,7 +142,18 @@ fn image_bytes(sizes: &Sizes) -> u64 {
     sizes.file * 5 / 4 + (1 << 30)
 }
 
-const SIDES: [&str; 4] = ["in-process", "kernel, O_DIRECT", "through our mount", "kernel's mount"];
+const OURS: &str = "in-process";
+const MOUNT: &str = "through our mount";
+const MOUNT_DIRECT: &str = "through our mount, O_DIRECT";
+const KERNEL: &str = "kernel's mount";
+const KERNEL_DIRECT: &str = "kernel, O_DIRECT";
+const SIDES: [&str; 5] = [OURS, KERNEL_DIRECT, MOUNT_DIRECT, MOUNT, KERNEL];
+/// What is compared, with the ratios that are wanted of each phase.
+const PAIRS: [(&str, &str, Option<[f64; 4]>); 3] = [
+    (OURS, KERNEL_DIRECT, None),
+    (MOUNT, KERNEL, Some([1.0, 0.9, 1.0, 1.0])),
+    (MOUNT_DIRECT, KERNEL_DIRECT, Some([1.0, 0.9, 1.0, 1.0])),
+];
 
 fn one(lab: &Lab<'_>, side: &str, sizes: &Sizes) -> Result<Option<Run>> {
     let image = || lab.scratch.make_image(IMAGE, image_bytes(sizes));
@@ -155,8 +167,9 @@ fn one(lab: &Lab<'_>, side: &str, sizes: &Sizes) -> Result<Option<Run>> {
     }
     lab.watch.begin(side, 4);
     let image = image()?;
+    let flags = if side.ends_with("O_DIRECT") { OFlags::DIRECT } else { OFlags::empty() };
     let phases = match side {
-        "in-process" => {
+        OURS => {
             let filesystem = open(&image)?;
             let inode = filesystem.create(filesystem.root(), b"file", &NewFile::file(0o644), &Caller::root())?.inode;
             let file = InProcess { filesystem, inode };
@@ -164,14 +177,13 @@ fn one(lab: &Lab<'_>, side: &str, sizes: &Sizes) -> Result<Option<Run>> {
             file.filesystem.unmount()?;
             phases?
         }
-        "through our mount" => {
+        MOUNT | MOUNT_DIRECT => {
             let mount = FuseMount::new(open(&image)?, &dir, &xfskit_fuse::Options::default())?;
-            let phases = Mounted::open(&dir, OFlags::empty()).and_then(|file| phases(lab, &file, sizes));
+            let phases = Mounted::open(&dir, flags).and_then(|file| phases(lab, &file, sizes));
             mount.unmount()?;
             phases?
         }
         _ => {
-            let flags = if side.ends_with("O_DIRECT") { OFlags::DIRECT } else { OFlags::empty() };
             let mount = LoopMount::new(&image, None, &dir)?;
             let phases = Mounted::open(&dir, flags).and_then(|file| phases(lab, &file, sizes));
             mount.unmount()?;
@@ -230,7 +242,7 @@ fn rate(phase: &Phase) -> f64 {
 
 fn table(runs: &[Run]) -> Table {
     let mut rows = Vec::new();
-    for (ours, theirs) in [(SIDES[0], SIDES[1]), (SIDES[2], SIDES[3])] {
+    for (ours, theirs, _) in PAIRS {
         let find = |side: &str| runs.iter().find(|run| run.side == side);
         let Some(run) = find(ours) else { continue };
         for phase in &run.phases {
@@ -244,6 +256,19 @@ fn table(runs: &[Run]) -> Table {
         }
     }
     Table { title: "MiB per second".into(), columns: columns(["", "xfskit", "the kernel's", "ratio"]), rows }
+}
+
+fn goals(runs: &[Run]) -> Vec<Goal> {
+    let find = |side: &str| runs.iter().find(|run| run.side == side);
+    let mut goals = Vec::new();
+    for (ours, theirs, wanted) in PAIRS {
+        let Some(((ours, theirs), wanted)) = find(ours).zip(find(theirs)).zip(wanted) else { continue };
+        for ((phase, other), wanted) in ours.phases.iter().zip(&theirs.phases).zip(wanted) {
+            let what = format!("{}, {}, rate over the kernel's", phase.name, ours.side);
+            goals.push(Goal::at_least(what, wanted, rate(phase) / rate(other)));
+        }
+    }
+    goals
 }
 
 fn plot(runs: &[Run]) -> Plot {

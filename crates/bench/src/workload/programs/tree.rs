@@ -79,6 +79,8 @@ fn make_repository(tree: &Path, repository: &Path) -> Result<PathBuf> {
     run(Command::new("git").args(["init", "-q", "--bare"]).arg(repository))?;
     git(&["-c", "core.bare=false", "add", "."])?;
     git(&["-c", "core.bare=false", "commit", "-q", "-m", "all"])?;
+    // As what is cloned usually is: one file of objects.
+    git(&["repack", "-adq"])?;
     Ok(repository.into())
 }
 
