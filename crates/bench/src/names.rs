@@ -22,6 +22,12 @@ pub(crate) fn file_name(thread: usize, n: usize) -> [u8; NAME_BYTES] {
     name
 }
 
+/// The low byte of the number of a name's thread; `None` for another name.
+pub(crate) fn thread_of(name: &[u8]) -> Option<usize> {
+    let digits = std::str::from_utf8(name.get(14..16)?).ok()?;
+    usize::from_str_radix(digits, 16).ok().filter(|_| name.len() == NAME_BYTES)
+}
+
 /// A number that looks random: the finishing step of splitmix64.
 pub(crate) fn mix(n: u64) -> u64 {
     let mut z = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -33,6 +39,12 @@ pub(crate) fn mix(n: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_tells_its_thread() {
+        assert_eq!([0, 7, 0xfe].map(|thread| thread_of(&file_name(thread, 12_345))), [Some(0), Some(7), Some(0xfe)]);
+        assert_eq!((thread_of(b"listed0"), thread_of(b"")), (None, None));
+    }
 
     #[test]
     fn names_differ() {

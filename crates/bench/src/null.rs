@@ -1,8 +1,10 @@
 //! A FUSE server that does nothing: no server on the same kernel, with the same transport and options, can be faster.
 //!
-//! It answers the kernel's requests for creates, attributes and unlinks without looking anything up: a name that the
-//! kernel has not cached does not exist, a file is empty, each `user.` attribute has 64 bytes.
+//! It answers the kernel's requests for creates, attributes, renames and unlinks without looking anything up: a name
+//! that the kernel has not cached does not exist, a file is empty, each `user.` attribute has 64 bytes, and each folder
+//! lists the same number of files, which exist.
 
+use crate::names::{file_name, thread_of};
 use anyhow::{Context, Result};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,16 +13,22 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use xfskit_fuse::protocol::abi::{ROOT, RawAttr};
 use xfskit_fuse::protocol::request::{NewNode, SetAttr, SetXattr};
-use xfskit_fuse::protocol::{Answer, Attr, Entry, Errno, Features, Filesystem, Requester, Session, Version};
+use xfskit_fuse::protocol::{
+    Answer, Attr, Entry, Errno, Features, Filesystem, Listed, Listing, ListingPlus, Requester, Room, Session, Version,
+};
 use xfskit_fuse::{Options, WriteCache, attach, features, unmount};
 
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 const VALUE: [u8; 64] = [7; 64];
 /// Numbers of directories have this bit, so that the server needs no table of types.
 const DIRECTORY: u64 = 1 << 40;
+/// Names in listings are those of a thread with this number.
+const LISTED: usize = 0xfe;
 
 struct Null {
     next: AtomicU64,
+    /// Files that each folder lists.
+    listed: usize,
 }
 
 fn attr(number: u64) -> RawAttr {
@@ -42,6 +50,18 @@ impl Null {
     fn number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
+
+    fn list(&self, offset: u64, mut add: impl FnMut(&[u8], u64) -> Room) {
+        for n in offset as usize..self.listed {
+            if add(&file_name(LISTED, n), n as u64 + 1) == Room::Full {
+                break;
+            }
+        }
+    }
+}
+
+fn listed(name: &[u8], next_offset: u64) -> Listed<'_> {
+    Listed { inode: next_offset, next_offset, mode: 0o100_644, name }
 }
 
 impl Filesystem for Null {
@@ -49,8 +69,8 @@ impl Filesystem for Null {
         features(offered, WriteCache::default())
     }
 
-    fn lookup(&self, _: &Requester, _: u64, _: &[u8]) -> Answer<Entry> {
-        Ok(entry(0))
+    fn lookup(&self, _: &Requester, _: u64, name: &[u8]) -> Answer<Entry> {
+        Ok(entry(if thread_of(name) == Some(LISTED) { self.number() } else { 0 }))
     }
 
     fn getattr(&self, node: u64, _: bool) -> Answer<Attr> {
@@ -78,6 +98,20 @@ impl Filesystem for Null {
         Ok(())
     }
 
+    fn rename(&self, _: &Requester, _: (u64, &[u8]), _: (u64, &[u8]), _: u32) -> Answer<()> {
+        Ok(())
+    }
+
+    fn readdir(&self, _: u64, offset: u64, listing: &mut Listing<'_>) -> Answer<()> {
+        self.list(offset, |name, next| listing.add(&listed(name, next)));
+        Ok(())
+    }
+
+    fn readdirplus(&self, _: u64, offset: u64, listing: &mut ListingPlus<'_>) -> Answer<()> {
+        self.list(offset, |name, next| listing.add(&listed(name, next), Some(&entry(self.number()))));
+        Ok(())
+    }
+
     fn setxattr(&self, _: &Requester, _: u64, _: &SetXattr<'_>) -> Answer<()> {
         Ok(())
     }
@@ -101,9 +135,9 @@ pub(crate) struct NullMount {
 }
 
 impl NullMount {
-    pub(crate) fn new(dir: &Path, options: &Options) -> Result<Self> {
+    pub(crate) fn new(dir: &Path, options: &Options, listed: usize) -> Result<Self> {
         std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
-        let null = Null { next: AtomicU64::new(ROOT + 1) };
+        let null = Null { next: AtomicU64::new(ROOT + 1), listed };
         let options = Options { source: SOURCE.into(), ..options.clone() };
         let attached = attach(dir, &options).context("mounting a server that does nothing")?;
         let session = Session::begin(null, attached.connection, options.session())?;

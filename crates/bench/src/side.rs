@@ -31,8 +31,8 @@ pub(crate) enum SideKind {
     Kernel,
     /// System calls, on xfskit's FUSE mount of a scratch image, served by this process.
     Fuse,
-    /// System calls, on a FUSE mount of a server that does nothing, in this process.
-    Null,
+    /// System calls, on a FUSE mount of a server that does nothing, in this process; each folder lists so many files.
+    Null { listed: usize },
 }
 
 /// A side of the comparison.
@@ -85,8 +85,8 @@ impl Side {
         Self { name: "xfskit over FUSE".into(), kind: SideKind::Fuse }
     }
 
-    pub(crate) fn null() -> Self {
-        Self { name: "FUSE server that does nothing".into(), kind: SideKind::Null }
+    pub(crate) fn null(listed: usize) -> Self {
+        Self { name: "FUSE server that does nothing".into(), kind: SideKind::Null { listed } }
     }
 
     pub(crate) fn dir(path: &Path) -> Result<Self> {
@@ -123,7 +123,7 @@ impl Side {
         let wants = |parent: Option<bool>| case.parent.is_none() || parent == case.parent;
         match &self.kind {
             SideKind::Scratch | SideKind::Fuse => true,
-            SideKind::Kernel | SideKind::Null => !case.switched,
+            SideKind::Kernel | SideKind::Null { .. } => !case.switched,
             SideKind::Image { parent, .. } => wants(Some(*parent)),
             // A directory whose image cannot be read is taken to have the default, parent pointers.
             SideKind::Dir { parent, .. } => !case.switched && wants(parent.or(Some(true))),
@@ -158,9 +158,9 @@ impl Side {
                 let mount = FuseMount::new(filesystem, &scratch.file(MOUNT), &options)?;
                 Ok(Opened::Path(PathTarget::open(&scratch.file(MOUNT), &folder)?, Mounted::Fuse(mount)))
             }
-            SideKind::Null => {
+            SideKind::Null { listed } => {
                 let options = FuseOptions { source: "nothing".into(), ..FuseOptions::default() };
-                let mount = NullMount::new(&scratch.file(MOUNT), &options)?;
+                let mount = NullMount::new(&scratch.file(MOUNT), &options, *listed)?;
                 Ok(Opened::Path(PathTarget::open(&scratch.file(MOUNT), &folder)?, Mounted::Null(mount)))
             }
         }

@@ -12,14 +12,20 @@ use crate::measure::Bench;
 use crate::names::file_name;
 use crate::report::{BarSeries, Goal, Plot, Section};
 use crate::side::Side;
-use crate::target::Target;
-use anyhow::Result;
+use crate::target::{PIECE, Target};
+use anyhow::{Result, ensure};
 use std::fs::File;
 
 const FILES: usize = 100_000;
 const OPERATIONS: usize = 200_000;
 const NAME: &str = "user.test";
-const WANTED: f64 = 0.85;
+const WANTED: f64 = 0.9;
+const LIST: &str = "list with attributes";
+/// Names of threads with these numbers are others than those that are made.
+const RENAMED: usize = 100;
+const ABSENT: usize = 200;
+/// Root makes the kernel forget names and inodes by writing a 2 here.
+const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
 const CASE: &str = "parent=1";
 const REMEMBERED: &str = "parent pointers only, absence remembered";
@@ -45,7 +51,47 @@ impl Work for Requests {
             target.get_xattr(&files[thread][n], NAME, &mut [0; 64])?;
             Ok(())
         })?;
-        bench.phase("unlink", self.each, |thread, n| target.unlink(&dirs[thread], &file_name(thread, n)))
+        bench.phase("rename", self.each, |thread, n| {
+            let (old, new) = (file_name(thread, n), file_name(thread + RENAMED, n));
+            target.rename((&dirs[thread], &old), (&dirs[thread], &new))
+        })?;
+        bench.phase("lookup, absent", self.each, |thread, n| {
+            // An error is the answer that is wanted.
+            ensure!(target.stat(&dirs[thread], &file_name(thread + ABSENT, n)).is_err(), "a name that was not made");
+            Ok(())
+        })?;
+        bench.phase("unlink", self.each, |thread, n| target.unlink(&dirs[thread], &file_name(thread + RENAMED, n)))?;
+        self.list(bench)
+    }
+}
+
+impl Requests {
+    /// Lists a folder of each thread and asks for the attributes of its files, of which the kernel knows nothing.
+    fn list<T: Target>(&self, bench: &Bench<'_, T>) -> Result<()> {
+        let target = bench.target;
+        let make = |n: usize| target.make_dir(target.base(), format!("listed{n}").as_bytes());
+        let dirs: Vec<T::Dir> = (0..bench.threads).map(make).collect::<Result<_>>()?;
+        bench.prepare(self.each, |thread, n| {
+            target.create(&dirs[thread], &file_name(0, n))?;
+            Ok(())
+        })?;
+        if std::fs::write(DROP_CACHES, "2").is_err() {
+            return Ok(());
+        }
+        bench.phase(LIST, 1, |thread, _| {
+            let mut listing = target.open_list(&dirs[thread])?;
+            let mut seen = 0;
+            loop {
+                let names = target.next_names(&mut listing, PIECE)?;
+                if names.is_empty() {
+                    break;
+                }
+                names.iter().try_for_each(|name| target.stat(&dirs[thread], name))?;
+                seen += names.len();
+            }
+            ensure!(seen == self.each, "a listing of {seen} names");
+            Ok(())
+        })
     }
 }
 
@@ -63,13 +109,14 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
     let work = Requests { each: lab.files(FILES) / lab.threads() };
     let files = work.each * lab.threads();
     section.about = format!(
-        "{files} files are made, as many are given an attribute of 64 bytes, which is read again, and the first are removed, by {} \
+        "{files} files are made, as many are given an attribute of 64 bytes, which is read again, the first are \
+         renamed, as many absent names are looked up, the first are removed, and a folder with as many is listed, by {} \
          threads in directories of their own; kernel, FUSE library, options and threads of the server are the same on both sides. \
          Best of {} rounds.",
         lab.threads(),
         lab.rounds()
     );
-    let sides = [Side::fuse(), Side::null()];
+    let sides = [Side::fuse(), Side::null(work.each)];
     let mut runs = lab.measure_on(&sides, &[(lab.case(CASE, 2 * files, 0).parent(true), work)])?;
     if let Some((ours, theirs)) = find(&runs, CASE, &sides[0].name).zip(find(&runs, CASE, &sides[1].name)) {
         section.tables.push(beside("Side by side", ours, theirs));
