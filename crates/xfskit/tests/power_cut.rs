@@ -84,7 +84,10 @@ fn operate(fs: &Volume, random: &SeededEnvironment, model: &mut Model) {
             let many = if random.random().is_multiple_of(30) { model.len() * 3 / 4 } else { 1 };
             for name in model.keys().cloned().cycle().skip_while(|other| *other != name).take(many).collect::<Vec<_>>()
             {
+                // Every other one is freed later, together with others.
+                let held = random.random().is_multiple_of(2).then(|| fs.reference(inode(&name)).unwrap().into_raw());
                 fs.unlink(root, name.as_bytes(), &me).unwrap();
+                held.into_iter().for_each(|inode| fs.drop_references_lazily(inode, 1).unwrap());
                 model.remove(&name);
             }
         }

@@ -70,6 +70,11 @@ impl Volume {
         })
     }
 
+    /// Whether files can share blocks.
+    pub fn shares_blocks(&self) -> bool {
+        self.mount.geometry.has_reflink()
+    }
+
     /// Copies bytes from one file to another, or within one; returns how many, fewer than asked for only at the end of
     /// `from`. Blocks are shared where that is possible.
     ///

@@ -101,6 +101,16 @@ impl Volume {
         Ok(self.honour_sync(&inode)?)
     }
 
+    /// Whether each change of a file's contents is durable when the call returns (`chattr +S`).
+    ///
+    /// # Errors
+    /// `Stale`, `Corrupt`, `Io`.
+    pub fn is_synchronous(&self, inode: InodeNumber) -> caller::Result<bool> {
+        let inode = self.mount.inode(inode)?;
+        let is_sync = inode.state_lock().read().core.flags & flags::SYNC != 0;
+        Ok(is_sync)
+    }
+
     /// Makes a change of contents durable, of a file whose writes are synchronous, before the call returns.
     pub(super) fn honour_sync(&self, inode: &Arc<Inode>) -> Result<()> {
         let is_sync = inode.state_lock().read().core.flags & flags::SYNC != 0;

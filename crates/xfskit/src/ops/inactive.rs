@@ -108,6 +108,15 @@ impl Volume {
         Ok(())
     }
 
+    /// Frees all that waits to be freed, before the volume is closed.
+    ///
+    /// # Errors
+    /// As [`Self::free_put_off`].
+    pub(super) fn free_all_waiting(&self) -> Result<()> {
+        let freed = self.free_waiting().map_err(Error::from);
+        freed.and(self.free_put_off())
+    }
+
     /// Frees the inodes whose freeing was refused before; what is refused again still waits.
     ///
     /// # Errors

@@ -89,7 +89,7 @@ impl Volume {
             return Ok(());
         }
         // Contents and times that wait in memory are changes, too: they are committed before the question is asked.
-        let is_committed = self.write_out_all().and(self.free_put_off()).is_ok();
+        let is_committed = self.write_out_all().and(self.free_all_waiting()).is_ok();
         let is_durable = self.mount.journal.is_flushed();
         if is_committed && is_durable && !self.mount.has_changed() { Ok(()) } else { self.unmount() }
     }

@@ -22,6 +22,7 @@ mod links;
 mod lookup;
 mod make_files;
 mod map;
+mod nameless;
 mod open;
 mod path;
 mod protected;
@@ -222,6 +223,8 @@ pub struct Volume {
     mount: Arc<Mount>,
     /// Inodes without a name whose freeing was refused: a sync and the unmount try again.
     put_off: Mutex<BTreeSet<InodeNumber>>,
+    /// Inodes without a name and without blocks that are freed together, see `nameless`.
+    waiting: Mutex<BTreeSet<InodeNumber>>,
 }
 
 impl Volume {
@@ -247,6 +250,7 @@ impl Volume {
         }
         let waiting = self.write_out_all();
         // An inode that is refused again stays on the unlinked list, durably, and waits.
+        let _ = self.free_waiting();
         let _ = self.free_put_off();
         self.mount.sync()?;
         self.mount.journal.flush_contents()?;
@@ -265,7 +269,7 @@ impl Volume {
         if lost.is_err() {
             self.discard_all();
         }
-        let mut freed = self.free_put_off();
+        let mut freed = self.free_all_waiting();
         for inode in self.mount.inodes.held() {
             inode.opens.store(0, crate::sync::atomic::Ordering::Release);
             freed = freed.and(self.inactivate(&inode));

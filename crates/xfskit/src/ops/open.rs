@@ -198,7 +198,7 @@ impl Volume {
     }
 
     fn over(mount: Arc<Mount>) -> Result<Self> {
-        let fs = Self { mount, put_off: Default::default() };
+        let fs = Self { mount, put_off: Default::default(), waiting: Default::default() };
         fs.expect_root()?;
         let recovered = fs.mount.recovered.lock().take();
         if let Some(recovered) = recovered {

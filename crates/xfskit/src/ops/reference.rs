@@ -2,8 +2,10 @@
 
 use super::{Stat, Volume};
 use crate::error::caller::{Error, Result};
+use crate::incore::Inode;
 use crate::sync::atomic::Ordering;
 use std::fmt;
+use std::sync::Arc;
 use xfskit_ondisk::InodeNumber;
 
 /// A reference to an inode, by [`Volume::reference`]. The inode survives the removal of its last name until the last
@@ -138,14 +140,27 @@ impl Volume {
     /// # Errors
     /// As [`InodeRef::release`].
     pub fn drop_references(&self, inode: InodeNumber, count: u64) -> Result<()> {
-        let Some(inode) = self.mount.inodes.find(inode) else { return Ok(()) };
+        match self.release_references(inode, count) {
+            Some(inode) => Ok(self.inactivate_or_put_off(&inode)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Counts fewer references; the inode, if it was the last.
+    pub(super) fn release_references(&self, inode: InodeNumber, count: u64) -> Option<Arc<Inode>> {
+        let inode = self.mount.inodes.find(inode)?;
         let release = |opens: u64| Some(opens.saturating_sub(count));
         let before = inode.opens.fetch_update(Ordering::AcqRel, Ordering::Acquire, release);
         let before = before.unwrap_or_else(|opens| opens);
         if before < count {
             tracing::warn!(inode = inode.number.0, before, count, "more references were dropped than there were");
         }
-        if before > count || before == 0 { Ok(()) } else { Ok(self.inactivate_or_put_off(&inode)?) }
+        (before <= count && before > 0).then_some(inode)
+    }
+
+    /// Whether anything refers to an inode.
+    pub fn has_references(&self, inode: InodeNumber) -> bool {
+        self.mount.inodes.find(inode).is_some_and(|inode| inode.opens.load(Ordering::Acquire) > 0)
     }
 
     /// References an inode, if it is in use.

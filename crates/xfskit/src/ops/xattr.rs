@@ -192,6 +192,23 @@ impl Volume {
         })?)
     }
 
+    /// As [`Self::list_xattrs_into`], for a caller that takes no more than `most_bytes`.
+    ///
+    /// # Errors
+    /// `TooLarge` for a longer list; as [`Self::list_xattrs`].
+    pub fn list_xattrs_within(&self, inode: InodeNumber, most_bytes: usize) -> caller::Result<Vec<u8>> {
+        let (mut names, mut is_too_long) = (Vec::new(), false);
+        self.for_each_xattr(inode, &mut |prefix, name| {
+            is_too_long |= names.len() + prefix.len() + name.len() + 1 > most_bytes;
+            if !is_too_long {
+                names.extend_from_slice(prefix);
+                names.extend_from_slice(name);
+                names.push(0);
+            }
+        })?;
+        if is_too_long { Err(Error::TooLarge.into()) } else { Ok(names) }
+    }
+
     /// Hands out all attributes, each as the two parts of its full name.
     fn for_each_xattr(&self, inode: InodeNumber, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
         let inode = self.mount.inode(inode)?;

@@ -10,6 +10,7 @@ mod fsyncs;
 mod gathering;
 mod in_place;
 mod intents;
+mod nameless;
 #[path = "../refusals/shapes.rs"]
 #[allow(dead_code)]
 mod shapes;

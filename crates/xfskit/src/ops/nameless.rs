@@ -1,0 +1,155 @@
+//! Inodes without a name and without a holder that are freed together.
+//!
+//! ```text
+//! last reference dropped ─▶ waits, on the unlinked list ─▶ a group of one AG: one transaction
+//! ```
+//! A server learns that the last holder has let go after the name is gone: the kernel drops an inode when `unlink` has
+//! been answered. To free each by itself costs a transaction for every removed file. An inode without blocks that waits
+//! holds no space but its own slot, so it may wait for others.
+//!
+//! Invariant: what waits here is on its AG's unlinked list. Crash behaviour: recovery, the kernel's too, frees what is
+//! on the lists; a group is one transaction, so of it all or nothing is freed.
+//!
+//! Locking: the list of those that wait is not locked while inodes are. A group's inodes are locked in the order of
+//! their numbers, then the AG's headers.
+
+use super::Volume;
+use super::create::single;
+use crate::error::{Error, Result, caller};
+use crate::incore::Inode;
+use crate::inode::unlinked;
+use crate::space;
+use crate::sync::atomic::Ordering;
+use crate::trans::{InoId, Reservation, Transaction, reservation_of};
+use std::sync::Arc;
+use xfskit_ondisk::InodeNumber;
+
+/// How many wait before they are freed.
+const GROUP: usize = 32;
+/// A group reserves at most this part of the journal, so that others go on meanwhile, and at most what this many inodes
+/// may need. They seldom need it, so the transaction goes on while there is room for one more.
+const MAX_SHARE_OF_LOG: u64 = 16;
+const RESERVED_INODES: u64 = 4;
+
+impl Volume {
+    /// As [`Self::drop_references`], but an inode without a name and without blocks may be freed later, together with
+    /// others: when there are enough of them, by [`Self::free_waiting`], by a sync or the unmount. Until then it takes
+    /// no space but its own slot, and a crash leaves it to recovery.
+    ///
+    /// # Errors
+    /// As [`Self::drop_references`].
+    pub fn drop_references_lazily(&self, inode: InodeNumber, count: u64) -> caller::Result<()> {
+        let Some(inode) = self.release_references(inode, count) else { return Ok(()) };
+        if !self.may_wait(&inode) {
+            return Ok(self.inactivate_or_put_off(&inode)?);
+        }
+        let is_group = {
+            let mut waiting = self.waiting.lock();
+            waiting.insert(inode.number);
+            waiting.len() >= GROUP
+        };
+        if is_group { self.free_waiting() } else { Ok(()) }
+    }
+
+    /// Frees the inodes that wait since [`Self::drop_references_lazily`].
+    ///
+    /// # Errors
+    /// `Corrupt`, `Shutdown`. What is refused for want of space, or by the device, is freed later.
+    pub fn free_waiting(&self) -> caller::Result<()> {
+        let waiting: Vec<InodeNumber> = std::mem::take(&mut *self.waiting.lock()).into_iter().collect();
+        let geometry = &self.mount.geometry;
+        let ag_of = |number: &InodeNumber| geometry.split_inode(*number).map(|(ag, _)| ag);
+        let mut result = Ok(());
+        for group in waiting.chunk_by(|one, next| ag_of(one) == ag_of(next)) {
+            // A group that is damaged keeps no other from being freed.
+            result = result.and(self.free_group(group));
+        }
+        Ok(result?)
+    }
+
+    /// Whether an inode that has lost its last holder can wait for others.
+    fn may_wait(&self, inode: &Inode) -> bool {
+        if self.mount.options.read_only {
+            return false;
+        }
+        let state = inode.state_lock().read();
+        let core = &state.core;
+        // Contents that wait in memory would be written out meanwhile.
+        let has_contents = core.blocks > 0 || state.dirty.is_some();
+        !state.freed && core.mode != 0 && core.links == 0 && !has_contents
+    }
+
+    /// Frees inodes of one AG, as many in a transaction as it has room for. Where that is refused before anything has
+    /// changed, they are freed one by one.
+    fn free_group(&self, group: &[InodeNumber]) -> Result<()> {
+        let mut inodes = Vec::with_capacity(group.len());
+        for number in group {
+            match self.mount.inode(*number) {
+                Ok(inode) => inodes.push(inode),
+                // Another holder has let go of it since, and freed it.
+                Err(Error::Stale(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let mut left = &inodes[..];
+        while !left.is_empty() {
+            let freed = match self.free_some(left) {
+                Ok(count) => count,
+                Err(Error::NoSpace | Error::Io { .. }) => {
+                    self.mount.journal.check()?;
+                    break;
+                }
+                Err(error) => return Err(error),
+            };
+            left = &left[freed..];
+        }
+        left.iter().try_for_each(|inode| self.inactivate_or_put_off(inode))
+    }
+
+    /// Frees the first of these inodes in one transaction; how many are dealt with, one at least.
+    fn free_some(&self, inodes: &[Arc<Inode>]) -> Result<usize> {
+        let mount = &self.mount;
+        let each = single(reservation_of(mount.reservations.ifree));
+        let (_, log_bytes) = mount.journal.usage();
+        let reserved = (log_bytes / MAX_SHARE_OF_LOG / u64::from(each.log_bytes).max(1)).clamp(1, RESERVED_INODES);
+        let blocks = space::inode_free_blocks(&mount.geometry, &mount.limits) * inodes.len() as u64;
+        let all = Reservation { log_bytes: each.log_bytes * reserved as u32, ..each };
+        let mut tx = self.begin(all.with_blocks(blocks).dipping())?;
+        let result = free_while_there_is_room(&mut tx, inodes, all.log_bytes - each.log_bytes);
+        let Freed { count, with_blocks } = tx.finish(result)?;
+        // They got blocks from a holder that came by their number, and has let go.
+        with_blocks.into_iter().try_for_each(|inode| self.inactivate_or_put_off(inode))?;
+        Ok(count)
+    }
+}
+
+/// What a transaction has dealt with.
+struct Freed<'a> {
+    count: usize,
+    with_blocks: Vec<&'a Arc<Inode>>,
+}
+
+/// Frees those inodes that still wait, the first in any case, others until the transaction has taken so many bytes of
+/// the log. Those that have blocks now are returned.
+fn free_while_there_is_room<'a>(tx: &mut Transaction, inodes: &'a [Arc<Inode>], most_bytes: u32) -> Result<Freed<'a>> {
+    let joined: Vec<InoId> = inodes.iter().map(|inode| tx.join_inode(inode)).collect();
+    let (mut count, mut with_blocks) = (0, Vec::new());
+    for (inode, ino) in inodes.iter().zip(joined) {
+        if tx.is_dirty() && tx.log_bytes_so_far() > u64::from(most_bytes) {
+            break;
+        }
+        count += 1;
+        let state = tx.inode(ino);
+        let is_held = inode.opens.load(Ordering::Acquire) > 0;
+        if state.freed || state.core.mode == 0 || state.core.links > 0 || is_held {
+            continue;
+        }
+        if !super::inactive::has_no_blocks(tx, ino) {
+            with_blocks.push(inode);
+            continue;
+        }
+        unlinked::remove(tx, ino)?;
+        super::inactive::free_now(tx, ino)?;
+    }
+    Ok(Freed { count, with_blocks })
+}
