@@ -165,6 +165,8 @@ pub const GETATTR_FH: u32 = 1;
 pub const FSYNC_DATA: u32 = 1;
 /// Bit of `RawSetXattrIn::setxattr_flags`: setting the ACL takes the set-group-ID bit away.
 pub const SETXATTR_ACL_KILL_SGID: u32 = 1;
+/// `lock_owner` of a read is valid: a program waits for it, and not the kernel's cache.
+pub const READ_LOCK_OWNER: u32 = 1 << 1;
 
 bitflags::bitflags! {
     /// Features that the kernel offers and the server accepts.

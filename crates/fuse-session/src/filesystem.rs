@@ -90,8 +90,11 @@ pub trait Filesystem: Send + Sync + 'static {
         Err(Errno::NOSYS)
     }
 
-    /// The kernel has dropped `count` references to an inode.
-    fn forget(&self, node: u64, count: u64) {}
+    /// The kernel has dropped `count` references to an inode. What follows from it and takes long is returned, for a
+    /// thread that may wait.
+    fn forget(&self, node: u64, count: u64) -> Option<Work> {
+        None
+    }
 
     /// Attributes. `has_handle`: the program asks by an open file.
     fn getattr(&self, node: u64, has_handle: bool) -> Answer<Attr> {

@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, IntoBytes};
 const OLDEST_MINOR: u32 = 23;
 /// Requests that may wait in the kernel's background queue (readahead, write-back, asynchronous I/O), and from how many
 /// on the kernel counts the mount as congested.
-const MAX_BACKGROUND: u16 = 64;
+pub(crate) const MAX_BACKGROUND: u16 = 64;
 const CONGESTION: u16 = 48;
 
 /// What was agreed.

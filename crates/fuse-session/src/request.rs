@@ -105,6 +105,8 @@ pub struct Read {
     pub size: u32,
     /// Flags with which the file was opened.
     pub open_flags: u32,
+    /// For a program that waits, and not for the kernel's cache.
+    pub is_by_program: bool,
 }
 
 /// What is to be written.
@@ -406,8 +408,8 @@ fn file_offset(offset: u64) -> Decoded<u64> {
 }
 
 fn decode_read(body: &mut Body<'_>) -> Decoded<Read> {
-    let RawReadIn { offset, size, flags, .. } = body.take()?;
-    Ok(Read { offset, size, open_flags: flags })
+    let RawReadIn { offset, size, flags, read_flags, .. } = body.take()?;
+    Ok(Read { offset, size, open_flags: flags, is_by_program: read_flags & abi::READ_LOCK_OWNER != 0 })
 }
 
 fn decode_setxattr<'a>(body: &mut Body<'a>, has_setxattr_ext: bool) -> Decoded<SetXattr<'a>> {

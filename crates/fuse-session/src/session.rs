@@ -19,7 +19,7 @@ use crate::channel::{Channel, Received, WhenEmpty};
 use crate::counters::Counters;
 use crate::filesystem::{Answer, Filesystem, Then, Written};
 use crate::follower::{self, Client, Place, Post};
-use crate::init::{Agreed, negotiate};
+use crate::init::{Agreed, MAX_BACKGROUND, negotiate};
 use crate::notify::Notifier;
 use crate::opcode;
 use crate::readers::{EndsSession, PoolTurn, Readers, Ticks, Why};
@@ -44,6 +44,10 @@ pub(crate) const MIN_REPLY_BYTES: usize = 128 << 10;
 const HEAD_BYTES: usize = 4096;
 /// Room for the reply to a request that waits.
 const WAITER_REPLY_BYTES: usize = 4096;
+
+/// The most replies that are held back: fewer than the requests that the kernel sends without waiting.
+const MAX_HELD_BACK: usize = 16;
+const _: () = assert!(MAX_HELD_BACK < MAX_BACKGROUND as usize / 2);
 
 /// How long the follower waits for a request before the pool reads again.
 const QUIET_AFTER: Duration = Duration::from_millis(20);
@@ -95,6 +99,8 @@ pub(crate) struct Shared<F> {
     agreed: Agreed,
     config: Config,
     has_panicked: AtomicBool,
+    /// Replies that are held back until other requests are answered.
+    held_back: AtomicUsize,
     /// Requests that wait, on whatever thread.
     waiting: AtomicUsize,
     readers: Readers,
@@ -132,7 +138,7 @@ impl<F: Filesystem> Session<F> {
             queues.inspect_err(|error| tracing::info!(%error, "requests do not come by io_uring")).ok()
         };
         let (agreed, queues) = negotiate(&mut filesystem, &channel, config.max_write, start)?;
-        let has_panicked = AtomicBool::new(false);
+        let (has_panicked, held_back) = (AtomicBool::new(false), AtomicUsize::new(0));
         let counters = Arc::default();
         let waiting = AtomicUsize::new(0);
         let readers = Readers::new();
@@ -143,6 +149,7 @@ impl<F: Filesystem> Session<F> {
             counters,
             waiters,
             has_panicked,
+            held_back,
             waiting,
             readers,
             guard: OnceLock::new(),
@@ -380,19 +387,34 @@ impl<F: Filesystem> Shared<F> {
         if is_last { Next::End } else { Next::Continue }
     }
 
-    fn answer_here(&self, channel: &Channel, request: &Request<'_>, out: &mut [u8]) {
+    /// Takes the right to hold back a reply until other requests are answered, if there is one left. The kernel sends
+    /// [`MAX_BACKGROUND`] requests of readahead, write-back and asynchronous writes at a time: if the replies to all of
+    /// them waited for a write, that write would never be sent.
+    pub(crate) fn hold_back(&self) -> bool {
+        let more = |count| (count < MAX_HELD_BACK).then_some(count + 1);
+        self.held_back.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// Gives back the right of [`Self::hold_back`], when the reply has been sent.
+    pub(crate) fn let_go(&self) {
+        self.held_back.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn answer_here(self: &Arc<Self>, channel: &Channel, request: &Request<'_>, out: &mut [u8]) {
         let Answered { contents, then } = self.answer(request, out);
         let contents = contents.map(|length| &out[..length]);
         match then {
             Then::Nothing => channel.reply(request.unique, contents),
-            Then::BeforeReply(work) => {
+            Then::BeforeReply(work) if self.hold_back() => {
                 let (channel, unique, contents) = (channel.clone(), request.unique, contents.map(<[u8]>::to_vec));
+                let shared = Arc::clone(self);
                 self.waiters.submit(Box::new(move || {
                     work();
                     channel.reply(unique, contents.as_deref().map_err(|error| *error));
+                    shared.let_go();
                 }));
             }
-            Then::AfterReply(work) => {
+            Then::BeforeReply(work) | Then::AfterReply(work) => {
                 channel.reply(request.unique, contents);
                 self.waiters.submit(work);
             }
@@ -418,19 +440,23 @@ impl<F: Filesystem> Shared<F> {
         })
     }
 
-    /// As [`Self::answer`], on a thread that may wait.
-    pub(crate) fn answer_waiting(&self, request: &Request<'_>) -> Answer<Vec<u8>> {
+    /// As [`Self::answer`], on a thread that may wait, with the reply.
+    pub(crate) fn answer_waiting(&self, request: &Request<'_>, reply: impl FnOnce(Answer<&[u8]>)) {
         let mut out = vec![0; WAITER_REPLY_BYTES];
         let Answered { contents, then } = self.answer(request, &mut out);
+        let contents = contents.map(|length| &out[..length]);
         match then {
-            Then::Nothing => {}
-            Then::BeforeReply(work) => work(),
-            Then::AfterReply(work) => self.waiters.submit(work),
+            Then::Nothing => reply(contents),
+            Then::BeforeReply(work) if self.hold_back() => {
+                work();
+                reply(contents);
+                self.let_go();
+            }
+            Then::BeforeReply(work) | Then::AfterReply(work) => {
+                reply(contents);
+                work();
+            }
         }
-        contents.map(|length| {
-            out.truncate(length);
-            out
-        })
     }
 
     fn answer_elsewhere(self: &Arc<Self>, channel: Channel, message: Vec<u8>, length: usize) {
@@ -439,8 +465,7 @@ impl<F: Filesystem> Shared<F> {
             let Some((header, body)) = decode_header(&message[..length]) else { return };
             // It was decoded before, so it is a request.
             if let Ok(request) = decode(&header, Body::whole(body), shared.has_setxattr_ext()) {
-                let answer = shared.answer_waiting(&request);
-                channel.reply(request.unique, answer.as_deref().map_err(|error| *error));
+                shared.answer_waiting(&request, |answer| channel.reply(request.unique, answer));
             }
             shared.waiting.fetch_sub(1, Ordering::Relaxed);
         }));
@@ -476,14 +501,25 @@ impl<F: Filesystem> Shared<F> {
     /// Deals with a request that has no reply; whether it was one.
     fn forget(&self, request: &Request<'_>) -> bool {
         match request.operation {
-            Operation::Forget { count } => self.filesystem.forget(request.node, count),
+            Operation::Forget { count } => self.forget_one(request.node, count),
             Operation::BatchForget { list } => {
-                list.iter().for_each(|one| self.filesystem.forget(one.nodeid, one.nlookup));
+                list.iter().for_each(|one| self.forget_one(one.nodeid, one.nlookup));
             }
             Operation::NotifyReply => {}
             _ => return false,
         }
         true
+    }
+}
+
+impl<F: Filesystem> Shared<F> {
+    /// A panic of the filesystem is logged where it happens.
+    fn forget_one(&self, node: u64, count: u64) {
+        match catch_unwind(AssertUnwindSafe(|| self.filesystem.forget(node, count))) {
+            Ok(Some(work)) => self.waiters.submit(work),
+            Ok(None) => {}
+            Err(_) => self.has_panicked.store(true, Ordering::Relaxed),
+        }
     }
 }
 

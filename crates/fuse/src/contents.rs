@@ -7,9 +7,13 @@
 use rustix::fs::OFlags;
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Error, Fallocate, Result, Seek, Volume};
+use xfskit_fuse_session::request::Copy;
 
-/// Most bytes of one copy: the reply's count has 32 bits.
-pub(crate) const MAX_COPY_BYTES: u64 = 1 << 30;
+/// Most bytes of one copy that shares blocks: the reply's count has 32 bits.
+const MAX_SHARED_BYTES: u64 = 1 << 30;
+/// Most bytes that one request copies: the thread answers nothing else meanwhile. The kernel tells the program how many
+/// were copied, and it asks for the rest.
+const MAX_COPIED_BYTES: u64 = 8 << 20;
 
 const KEEP_SIZE: i32 = 0x01;
 const PUNCH_HOLE: i32 = 0x02;
@@ -41,6 +45,17 @@ pub(crate) fn write(
     }
     fs.write_at(inode, offset, data)?;
     if is_durable(open_flags) { fs.fdatasync(inode) } else { Ok(()) }
+}
+
+/// How much of a copy one request does.
+pub(crate) fn most_of_copy(fs: &Volume, copy: &Copy) -> u64 {
+    let block_bytes = u64::from(fs.statfs().block_bytes);
+    let is_whole = |offset: u64| offset.is_multiple_of(block_bytes);
+    if !(fs.shares_blocks() && is_whole(copy.from_offset) && is_whole(copy.to_offset)) {
+        return copy.length.min(MAX_COPIED_BYTES);
+    }
+    // Of a range that ends within a block only that last part is copied.
+    copy.length.min(MAX_SHARED_BYTES)
 }
 
 /// Whether a file was opened for I/O that bypasses the kernel's cache.

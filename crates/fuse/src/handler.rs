@@ -21,7 +21,7 @@ use xfskit_fuse_session::request::{
 };
 use xfskit_fuse_session::{
     Answer, Attr, Entry, Errno, Features, Filesystem, Listing, ListingPlus, OpenFlags, Opened, QUESTION, Then, Version,
-    WriteFlags, Written, question_in,
+    Work, WriteFlags, Written, question_in,
 };
 
 /// The mode bits of a file whose set-group-ID bit stays only for members of its group: set-group-ID, and executable by
@@ -33,6 +33,10 @@ const LINUX_6_1: Version = Version { major: 7, minor: 37 };
 const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
 const RENAME_WHITEOUT: u32 = 4;
+/// The longest list of attributes that the kernel takes.
+const MAX_LIST_BYTES: usize = 64 << 10;
+/// Blocks of 512 bytes that a thread that answers requests frees; more are freed by one that may wait.
+const MAX_FREED_BLOCKS: u64 = 64 << 11;
 /// The longest name.
 const NAME_BYTES: u32 = 255;
 
@@ -88,6 +92,12 @@ impl Handler {
         self.entry(|fs| fs.create(dir, new.name, &file, &self.creator(fs, requester, dir, new.mode)?))
     }
 
+    /// Whether each write to a file is made durable, by whatever program.
+    fn is_synchronous(&self, node: u64) -> bool {
+        let number = self.server.inode(node);
+        self.with(|fs| fs.is_synchronous(number)).unwrap_or(false)
+    }
+
     /// Which side sets the times of a file that is written.
     fn keeper(&self, flags: WriteFlags) -> TimeKeeper {
         let is_late = self.cache == WriteCache::Back && flags.contains(WriteFlags::CACHE);
@@ -98,7 +108,8 @@ impl Handler {
     fn after_write(&self, node: u64, write: &Write<'_>, result: Answer<()>) -> Then {
         let server = || Arc::clone(&self.server);
         let is_late = write.flags.contains(WriteFlags::CACHE);
-        if !is_late && contents::is_direct(write.open_flags) {
+        let is_by_program = write.flags.contains(WriteFlags::LOCK_OWNER);
+        if !is_late && is_by_program && contents::is_direct(write.open_flags) {
             // The kernel drops the range when such a write begins, but not after an asynchronous one: data that was
             // read meanwhile would stay in the cache.
             if self.server.is_cached(node) {
@@ -126,6 +137,17 @@ fn counted(fs: &Volume, stat: Stat) -> Result<Stat> {
     Ok(stat)
 }
 
+/// References an inode for the kernel before its attributes are read: those of one that nothing holds may be another
+/// file's a moment later.
+fn referenced(fs: &Volume, number: InodeNumber) -> Result<Stat> {
+    fs.add_reference(number)?;
+    let stat = fs.stat(number);
+    if stat.is_err() {
+        fs.drop_references(number, 1)?;
+    }
+    stat
+}
+
 fn opened(flags: OpenFlags) -> Opened {
     Opened { handle: 0, flags }
 }
@@ -146,7 +168,8 @@ impl Filesystem for Handler {
             Operation::Fsync { .. } | Operation::FsyncDir { .. } | Operation::SyncFs => true,
             Operation::Ioctl(ioctl) => ioctl.command == QUESTION,
             Operation::Write(write) => {
-                contents::is_durable(write.open_flags) && self.keeper(write.flags) == TimeKeeper::Engine
+                let is_asked_for = contents::is_durable(write.open_flags);
+                is_asked_for && self.keeper(write.flags) == TimeKeeper::Engine || self.is_synchronous(request.node)
             }
             // The kernel sends a seek without writing its cached data first, and relies on the answer. So the server
             // makes it write, by requests that other threads answer.
@@ -165,7 +188,7 @@ impl Filesystem for Handler {
                 name => fs.lookup_number(dir, name)?,
             };
             // The kernel never forgets the root, so the engine counts no references to it.
-            if number == root { fs.stat(number) } else { counted(fs, fs.stat(number)?) }
+            if number == root { fs.stat(number) } else { referenced(fs, number) }
         });
         match found {
             Ok(stat) if stat.inode == root => Ok(entry_of_root(&stat)),
@@ -175,14 +198,26 @@ impl Filesystem for Handler {
         }
     }
 
-    fn forget(&self, node: u64, count: u64) {
+    fn forget(&self, node: u64, count: u64) -> Option<Work> {
         let number = self.server.inode(node);
         if number == self.server.root() {
-            return;
+            return None;
         }
-        self.server.forgotten(node);
-        // A forget has no reply that could carry an error; the conversion reports it.
-        let _ = self.with(|fs| fs.drop_references(number, count));
+        let takes_long = self.with(|fs| {
+            let stat = fs.stat(number)?;
+            Ok(stat.links == 0 && stat.blocks > MAX_FREED_BLOCKS)
+        });
+        let server = Arc::clone(&self.server);
+        let forget = move || {
+            // A forget has no reply that could carry an error; the conversion reports it.
+            let _ = server.with(|fs| fs.drop_references_lazily(number, count));
+            server.forgotten(node);
+        };
+        if takes_long == Ok(true) {
+            return Some(Box::new(forget));
+        }
+        forget();
+        None
     }
 
     fn getattr(&self, node: u64, has_handle: bool) -> Answer<Attr> {
@@ -304,7 +339,8 @@ impl Filesystem for Handler {
     }
 
     fn read(&self, node: u64, read: &Read, out: &mut [u8]) -> Answer<usize> {
-        if !contents::is_direct(read.open_flags) {
+        // A page fault reads for the cache, by a file that was opened for direct I/O too.
+        if !(read.is_by_program && contents::is_direct(read.open_flags)) {
             self.server.note_cached(node);
         }
         let number = self.server.inode(node);
@@ -340,7 +376,8 @@ impl Filesystem for Handler {
     }
 
     fn statfs(&self) -> Answer<RawStatFs> {
-        let space = self.with(|fs| Ok(fs.statfs()))?;
+        // What was removed counts as free at once.
+        let space = self.with(|fs| fs.free_waiting().map(|()| fs.statfs()))?;
         Ok(RawStatFs {
             blocks: space.blocks,
             bfree: space.free_blocks,
@@ -391,11 +428,10 @@ impl Filesystem for Handler {
         let number = self.server.inode(node);
         // The kernel hides trusted attributes by refusing to read them; hiding their names is the server's task.
         let privileged = requester.uid == 0;
-        self.with(|fs| {
-            let mut names = Vec::new();
-            fs.list_xattrs_into(number, &mut names)?;
-            Ok(if privileged { names } else { without_trusted(&names) })
-        })
+        let names = self.with(|fs| fs.list_xattrs_within(number, MAX_LIST_BYTES));
+        // As the kernel says it of a list that no program can get.
+        let names = names.map_err(|error| if error == Errno::FBIG { Errno::TOOBIG } else { error })?;
+        Ok(if privileged { names } else { without_trusted(&names) })
     }
 
     fn removexattr(&self, requester: &Requester, node: u64, name: &[u8]) -> Answer<()> {
@@ -448,8 +484,8 @@ impl Filesystem for Handler {
 
     fn copy_file_range(&self, requester: &Requester, from: u64, copy: &Copy) -> Answer<u64> {
         let (from, to) = (self.server.inode(from), self.server.inode(copy.to));
-        let most = copy.length.min(contents::MAX_COPY_BYTES);
         self.with(|fs| {
+            let most = contents::most_of_copy(fs, copy);
             let count = match self.cache {
                 WriteCache::Through => fs.copy_range(from, copy.from_offset, to, copy.to_offset, most)?,
                 // The kernel sets the times here. It does not send times that it already has, as after two writes in

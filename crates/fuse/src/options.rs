@@ -154,7 +154,6 @@ pub fn features(offered: Features, cache: WriteCache) -> Features {
         | Features::CACHE_SYMLINKS
         | Features::ASYNC_READ
         | Features::ASYNC_DIO
-        | Features::DIRECT_IO_ALLOW_MMAP
         | Features::HANDLE_KILLPRIV_V2
         | Features::SETXATTR_EXT
         | Features::CREATE_SUPP_GROUP

@@ -26,6 +26,8 @@ pub(crate) struct Server {
     /// Files whose cached contents were refused when the kernel wrote them back, with the error, until a program gets
     /// it.
     refusals: Mutex<HashMap<u64, Errno>>,
+    /// Files whose cached contents the kernel is asked to drop, by a thread that has not begun with it.
+    dropping: Mutex<HashSet<u64>>,
     /// Files whose contents may be in the kernel's cache.
     cached: RwLock<HashSet<u64>>,
 }
@@ -48,6 +50,7 @@ impl Server {
             end_report: OnceLock::new(),
             commit_failures: Mutex::default(),
             refusals: Mutex::default(),
+            dropping: Mutex::default(),
             cached: RwLock::default(),
         }
     }
@@ -88,6 +91,8 @@ impl Server {
     /// Makes the kernel drop the cached contents of a file, after it has written back dirty pages. A thread that
     /// answers requests must not wait for this.
     pub(crate) fn forget_contents(&self, node: u64) {
+        // What is refused from now on needs another call.
+        self.dropping.lock().remove(&node);
         if let Some(notifier) = self.notifier.get() {
             // If the kernel does not know the file, it has nothing to drop.
             let _ = notifier.inval_inode(node, 0, -1);
@@ -123,18 +128,27 @@ impl Server {
         self.cached.read().contains(&node)
     }
 
-    /// Called when the kernel has forgotten a file.
+    /// Called when the kernel has forgotten a file. It may have looked it up again since.
     pub(crate) fn forgotten(&self, node: u64) {
-        // A later file with this number has neither refusals nor cached contents.
-        self.take_refusal(node);
-        if self.is_cached(node) {
-            self.cached.write().remove(&node);
+        let number = self.inode(node);
+        let is_known = || self.with(|fs| Ok(fs.has_references(number))).unwrap_or(false);
+        if self.refusals.lock().is_empty() && !self.is_cached(node) {
+            return;
+        }
+        // Who looks it up refers to it first, and notes what it has in its cache afterwards.
+        let mut cached = self.cached.write();
+        if !is_known() {
+            // A later file with this number has neither refusals nor cached contents.
+            cached.remove(&node);
+            self.take_refusal(node);
         }
     }
 
-    /// Notes that contents from the kernel's cache were refused. Returns whether this is the first refusal of the file.
+    /// Notes that contents from the kernel's cache were refused. Returns whether the kernel is to be asked to drop what
+    /// it has of the file, or will be asked anyhow.
     pub(crate) fn refuse(&self, node: u64, why: Errno) -> bool {
-        self.refusals.lock().insert(node, why).is_none()
+        self.refusals.lock().insert(node, why);
+        self.dropping.lock().insert(node)
     }
 
     /// Removes and returns the error for refused contents of a file, so that one program gets it.

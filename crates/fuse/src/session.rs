@@ -23,6 +23,7 @@ use crate::options::Options;
 use crate::read_ahead;
 use crate::server::Server;
 use parking_lot::{Condvar, Mutex};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use std::io;
@@ -30,7 +31,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use xfskit::volume::{Error, Volume};
 use xfskit_fuse_session as fuse;
@@ -38,6 +39,8 @@ use xfskit_fuse_session as fuse;
 /// How often a busy mount is tried again before it is detached, and the pause between two attempts.
 const BUSY_LOOKS: u32 = 10;
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
+/// How long programs' cached writes may take to reach the image before a mount in use is detached.
+const CALL_IN: Duration = Duration::from_secs(10);
 /// How long the kernel may take to end the connection of an unmounted mount before the mount counts as used elsewhere.
 const LET_GO: Duration = Duration::from_secs(2);
 
@@ -233,10 +236,42 @@ impl Unmounter {
         if !is_left && self.waits_for_end() {
             return Ok(Unmounted::Gone);
         }
+        if is_left {
+            self.call_in_writes();
+        }
         let detached = if is_left { unmount(&self.mount_point, true).map_err(MountError::Mount) } else { Ok(()) };
         // Even if the mount stays, the image is closed while that is still possible in good order.
         self.server.close()?;
         detached.map(|()| Unmounted::Detached)
+    }
+
+    /// Makes the kernel send what it still has in its cache: programs that have files open are told of no error for
+    /// what is not on the image when it is closed. The threads of the session answer meanwhile; if they do not, this
+    /// waits no longer than it has to.
+    fn call_in_writes(&self) {
+        let (done, is_done) = mpsc::channel();
+        let mount_point = self.mount_point.clone();
+        let started = std::thread::Builder::new().name("call-in".into()).spawn(move || {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let synced = rustix::fs::open(&mount_point, flags, Mode::empty()).and_then(rustix::fs::syncfs);
+            if let Err(error) = synced {
+                tracing::warn!(%error, "what programs have written may be lost");
+            }
+            // Where nobody waits any more, nothing is to be said.
+            let _ = done.send(());
+        });
+        if started.is_ok() {
+            let _ = is_done.recv_timeout(CALL_IN);
+        }
+    }
+
+    /// Makes the kernel end the connection, so that no thread of this process waits for it in the kernel: such a thread
+    /// would keep the process, and with it the mount and all who wait for it, for ever. For a process that is about to
+    /// end without answering requests any more.
+    pub fn abort(&self) {
+        if let Some(entry) = &self.entry {
+            abort_connection(entry);
+        }
     }
 
     /// Whether the mount at the folder is the one that this session made. Assumed if this process cannot see mounts.
@@ -250,6 +285,15 @@ impl Unmounter {
         let mut ended = self.ended.0.lock();
         self.ended.1.wait_while_for(&mut ended, |ended| !*ended, LET_GO);
         *ended
+    }
+}
+
+/// Ends the connection of a mount, by `fusectl` where it is mounted, as it usually is. Its owner may do that.
+fn abort_connection(entry: &MountEntry) {
+    let Some((_, minor)) = entry.device.split_once(':') else { return };
+    let path: PathBuf = ["/sys/fs/fuse/connections", minor, "abort"].iter().collect();
+    if let Err(error) = std::fs::write(path, "1") {
+        tracing::warn!(%error, "the connection to the kernel was not ended");
     }
 }
 

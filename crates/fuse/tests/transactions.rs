@@ -6,6 +6,7 @@ use common::{Fixture, mounted};
 use rustix::fs::XattrFlags;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 const FILES: usize = 200;
 
@@ -22,6 +23,20 @@ fn for_each_file(fixture: &Fixture, work: impl Fn(usize)) -> f64 {
     let before = transactions(fixture);
     (0..FILES).for_each(work);
     (transactions(fixture) - before) as f64 / FILES as f64
+}
+
+/// Waits until the kernel has let go of the files that were removed, and they are freed.
+fn await_forgotten(fixture: &Fixture) {
+    let used = || {
+        let space = rustix::fs::statvfs(fixture.path("")).unwrap();
+        space.f_files - space.f_ffree
+    };
+    let end = Instant::now() + Duration::from_secs(20);
+    // The root, the folder, and the files of the other verbs.
+    while used() > FILES as u64 + 10 {
+        assert!(Instant::now() < end, "{} inodes are in use", used());
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// The kernel sends the times of an inode after each of these, in a request of its own.
@@ -47,6 +62,14 @@ fn changes_of_names_and_attributes_are_one_transaction_each() {
         // A commit of the whole mount may fall into the work.
         assert!((1.0..=1.05).contains(&each), "{verb}: {each} transactions");
     }
+    // The kernel lets go of each file after the answer, and the server then frees many in one transaction.
+    let before = transactions(&fixture);
+    (FILES..2 * FILES).for_each(|n| drop(fs::File::create_new(at("d", n)).unwrap()));
+    let made = transactions(&fixture) - before;
+    (FILES..2 * FILES).for_each(|n| fs::remove_file(at("d", n)).unwrap());
+    await_forgotten(&fixture);
+    let each = (transactions(&fixture) - before - made) as f64 / FILES as f64;
+    assert!((1.0..=1.05).contains(&each), "unlink: {each} transactions");
     let times =
         fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000));
     let each = for_each_file(&fixture, |n| fs::File::open(at("b", n)).unwrap().set_times(times).unwrap());

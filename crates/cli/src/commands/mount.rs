@@ -25,6 +25,7 @@ use std::io::{Read, Write, stdout};
 use std::os::fd::RawFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 use xfskit_fuse::{MountError, Session, Unmounted, Unmounter};
 
 /// The helper of umount(8).
@@ -129,6 +130,8 @@ fn serve(args: &MountArgs, settings: MountSettings) -> Result<()> {
     options.read_only = filesystem.options().read_only;
     let session = Session::mount(filesystem, &args.mount_point, &options)?;
     let unmounter = session.unmounter();
+    // Only this function mounts.
+    let _ = SERVED.set(unmounter.clone());
     std::thread::spawn(move || unmount_on_signal(signals, &unmounter));
     if let Some(output) = output {
         // A working directory that cannot be left stays busy; the mount works without this.
@@ -157,11 +160,15 @@ fn check_mount_point(path: &Path) -> Result<(), MountError> {
     found.map_err(|source| MountError::of_mount_point(path, source))
 }
 
+/// The mount, once there is one.
+static SERVED: OnceLock<Unmounter> = OnceLock::new();
+
 /// After a panic the server must not continue: the process ends, and the image is as after a power cut.
 fn abort_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         report(info);
+        SERVED.get().inspect(|unmounter| unmounter.abort());
         std::process::abort();
     }));
 }
@@ -171,9 +178,13 @@ fn unmount_on_signal(mut signals: Signals, unmounter: &Unmounter) {
         match unmounter.unmount() {
             Ok(Unmounted::Gone) => {}
             // The image is closed; programs with open files do not keep the server from ending.
-            Ok(Unmounted::Detached) => std::process::exit(0),
+            Ok(Unmounted::Detached) => {
+                unmounter.abort();
+                std::process::exit(0)
+            }
             Err(error) => {
                 report(&error.to_string());
+                unmounter.abort();
                 std::process::exit(exit::code(&error.into()).into());
             }
         }

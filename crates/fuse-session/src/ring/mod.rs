@@ -334,14 +334,15 @@ impl Queue {
             entry.payload[..length].copy_from_slice(&out[..length]);
         }
         match then {
-            Then::BeforeReply(work) if !is_scarce => {
+            Then::BeforeReply(work) if !is_scarce && shared.hold_back() => {
                 let answer = contents.map(|length| out[..length].to_vec());
                 self.requests[index] = Some(found);
                 self.elsewhere += 1;
-                let mailbox = self.mailbox.clone();
+                let (mailbox, holder) = (self.mailbox.clone(), Arc::clone(shared));
                 shared.waiters.submit(Box::new(move || {
                     work();
                     mailbox.post(Mail { entry: index, answer });
+                    holder.let_go();
                 }));
                 Ok(())
             }
@@ -364,9 +365,13 @@ impl Queue {
         self.requests[index] = Some(found);
         let (shared, mailbox) = (Arc::clone(shared), self.mailbox.clone());
         shared.clone().waiters.submit(Box::new(move || {
-            let answer = decode(&header, Body::split(&structure, &payload), shared.has_setxattr_ext())
-                .and_then(|request| shared.answer_waiting(&request));
-            mailbox.post(Mail { entry: index, answer });
+            let post = |answer: Result<&[u8], Errno>| {
+                mailbox.post(Mail { entry: index, answer: answer.map(<[u8]>::to_vec) });
+            };
+            match decode(&header, Body::split(&structure, &payload), shared.has_setxattr_ext()) {
+                Ok(request) => shared.answer_waiting(&request, post),
+                Err(error) => post(Err(error)),
+            }
         }));
     }
 }
