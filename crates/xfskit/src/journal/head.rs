@@ -34,6 +34,16 @@ pub struct LogHead {
     /// Record size of its writer. The kernel assumes one size for all records that it reads together, so the next
     /// writer must keep it.
     pub record_bytes: u32,
+    /// Blocks behind it that were written later, and are no whole record: writes that were in flight when the power
+    /// failed, or damage.
+    pub torn_blocks: u32,
+}
+
+impl LogHead {
+    /// The bytes of the torn blocks.
+    pub fn torn_bytes(&self) -> u64 {
+        u64::from(self.torn_blocks) * BASIC_BLOCK_BYTES as u64
+    }
 }
 
 /// Whether the log is clean.
@@ -109,7 +119,8 @@ fn finish(place: &LogArea, uuid: &[u8; 16], window: &Window<'_>, newest: usize) 
     let blocks = record_blocks(&header);
     let lsn = window.lsn(newest);
     let record_bytes = header.size.get().clamp(HEADER_COVERS_BYTES as u32, MAX_RECORD_BYTES as u32);
-    let head = LogHead { next: place.after(lsn, blocks), last_record_block: lsn.block(), record_bytes };
+    let torn_blocks = window.written_behind(newest + blocks as usize);
+    let head = LogHead { next: place.after(lsn, blocks), last_record_block: lsn.block(), record_bytes, torn_blocks };
     // Only a crafted log uses all cycle numbers. 0 is the cycle of sectors that were never written.
     ensure_on_disk!(head.next.cycle() != 0, "log", "cycle numbers are not used up", "the last is {:#x}", lsn.cycle());
     let record = window.record(newest, blocks);
@@ -208,6 +219,15 @@ impl<'p> Window<'p> {
         });
         headers.truncate(torn.unwrap_or(headers.len()));
         Ok(headers.last().copied())
+    }
+
+    /// Sectors from `index` on that are of this pass, and no mark of it.
+    fn written_behind(&self, index: usize) -> u32 {
+        let is_written = |&index: &usize| {
+            let is_mark = self.is_header(index) && self.is_stale_mark(index);
+            sector_cycle(self.sector(index)) >= self.lsn(index).cycle() && !is_mark
+        };
+        (index..self.blocks()).filter(is_written).count() as u32
     }
 
     /// Whether the record that starts at `index` fills the place up to `end` and has the right checksum.

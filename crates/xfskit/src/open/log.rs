@@ -5,7 +5,7 @@
 use super::kinds::kind_of;
 use super::{MountOptions, check_device_size, read_superblock};
 use crate::error::{Error, Result};
-use crate::journal::replay::{DirtyLog, Replayed, ReplayedItem, clear_stale_sectors};
+use crate::journal::replay::{DirtyLog, RecoveryReport, Replayed, ReplayedItem, clear_stale_sectors};
 use crate::journal::{LogArea, LogHead, LogState, find_head};
 use std::sync::Arc;
 use xfskit_device::{BlockDevice, OverlayDevice};
@@ -52,7 +52,10 @@ impl FoundLog {
         let LogState::Dirty { tail } = self.state else { return Ok(None) };
         let device = Arc::new(OverlayDevice::new(Arc::clone(&self.device), MAX_PREVIEW_BYTES));
         let geometry = Arc::new(Geometry::new(&self.superblock));
-        dirty_log(&self.place, device, geometry, &self.superblock, tail, self.head.next).replay(each).map(Some)
+        let dirty = dirty_log(&self.place, device, geometry, &self.superblock, tail, self.head.next);
+        let mut replayed = dirty.replay(each)?;
+        replayed.report.torn_bytes = self.head.torn_bytes();
+        Ok(Some(replayed))
     }
 }
 
@@ -103,7 +106,8 @@ pub(super) fn open_log(
         Ok(found) => found,
         Err(error) if options.read_only && options.no_recovery => {
             tracing::warn!(%error, "the log cannot be read");
-            let nothing = LogHead { next: Lsn::new(1, 0), last_record_block: 0, record_bytes: 32 << 10 };
+            let nothing =
+                LogHead { next: Lsn::new(1, 0), last_record_block: 0, record_bytes: 32 << 10, torn_blocks: 0 };
             (nothing, LogState::Dirty { tail: Lsn(0) })
         }
         Err(error) => return Err(error),
@@ -129,11 +133,24 @@ pub(super) fn open_log(
 }
 
 impl OpenedLog {
+    /// What recovery found, also where there was nothing to replay but records that are not whole.
+    pub fn report(&self) -> Option<RecoveryReport> {
+        match &self.recovered {
+            Some(recovered) => Some(recovered.report.clone()),
+            None if self.head.torn_blocks > 0 && self.state == LogState::Clean => {
+                let (end, torn_bytes) = (self.head.next, self.head.torn_bytes());
+                Some(RecoveryReport { tail: end, head: end, torn_bytes, ..RecoveryReport::default() })
+            }
+            None => None,
+        }
+    }
+
     /// Replays the log and makes it ready for writing.
     fn replay(&mut self, device: &Arc<dyn BlockDevice>, tail: Lsn) -> Result<()> {
         let geometry = Arc::clone(&self.geometry);
         let dirty = dirty_log(&self.place, Arc::clone(device), geometry, &self.superblock, tail, self.head.next);
-        let recovered = dirty.replay(&mut |_| {})?;
+        let mut recovered = dirty.replay(&mut |_| {})?;
+        recovered.report.torn_bytes = self.head.torn_bytes();
         clear_stale_sectors(&self.place, &self.geometry.uuid, &self.head, tail)?;
         // The log may contain a new size or label of the filesystem.
         self.superblock = read_superblock(&**device)?;
@@ -148,7 +165,7 @@ impl OpenedLog {
 /// Where the log of the filesystem lies.
 ///
 /// # Errors
-/// `NoLogDevice` when an external log's device is missing; `Corrupt` when it is too small.
+/// `NoLogDevice` when an external log's device is missing, `Invalid` where one is given in vain; `Corrupt` when it is too small.
 pub(super) fn log_place(
     device: &Arc<dyn BlockDevice>,
     log_device: Option<Arc<dyn BlockDevice>>,
@@ -165,6 +182,9 @@ pub(super) fn log_place(
         }
         return Ok(LogArea { device, offset: 0, basic_blocks });
     };
+    if log_device.is_some() {
+        return Err(Error::Invalid("the image has its log inside: it takes no device of a log"));
+    }
     let address = geometry
         .fs_block_address(start)
         .ok_or_else(|| Corruption::new("superblock", "the log lies on the device").at(DiskAddress(0)))?;

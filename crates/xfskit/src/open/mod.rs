@@ -84,13 +84,14 @@ impl Mount {
         let superblock = read_superblock(&*device)?;
         options.read_only |= device.is_read_only();
         check_features(&superblock, &options)?;
-        let OpenedLog { place, head, state, superblock, geometry, recovered, room } =
-            open_log(&device, log_device, superblock, &options, log_end)?;
+        let log = open_log(&device, log_device, superblock, &options, log_end)?;
+        let found = log.report();
+        let OpenedLog { place, head, state, superblock, geometry, recovered, room } = log;
         // The log may have switched a feature on.
         check_features(&superblock, &options)?;
         let (log_state, recovery) = match stage {
             Stage::Recovered(log_state, report) => (log_state, report),
-            _ => (state, recovered.as_ref().map(|recovered| recovered.report.clone())),
+            _ => (state, found),
         };
         let counters = Arc::new(Counters::default());
         let error_tags = Arc::new(ErrorTags::default());

@@ -147,11 +147,13 @@ impl Volume {
         Ok(self.change(inode, &[(name, None)], how.into(), caller)?)
     }
 
-    /// Makes many changes to the attributes of one inode, all or nothing as far as errors go; in one transaction where
-    /// they fit. The mode in `how` is that of each value that is set.
+    /// Makes many changes to the attributes of one inode, in their order: all of them or none, after an error and after
+    /// a crash. The mode in `how` is that of each value that is set.
     ///
     /// # Errors
-    /// As [`Self::set_xattr`] and [`Self::remove_xattr`], before anything was changed.
+    /// As [`Self::set_xattr`] and [`Self::remove_xattr`], before anything was changed; `Invalid` for more changes than
+    /// the log can hold in one piece: some hundreds in an image with the smallest log, some thousands usually. Split
+    /// them then.
     pub fn change_xattrs(
         &self,
         inode: InodeNumber,

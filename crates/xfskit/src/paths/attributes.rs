@@ -111,7 +111,8 @@ impl Filesystem {
             .on("read attribute of", path)
     }
 
-    /// Makes or replaces an extended attribute, by its full name: it begins with `user.`, `trusted.` or `security.`,
+    /// Makes or replaces an extended attribute of a file; of a symbolic link, of what it leads to
+    /// ([`set_symlink_xattr`](Self::set_symlink_xattr) has the link itself). The full name begins with `user.`, `trusted.` or `security.`,
     /// or is one of the ACLs of `system.`, which an empty value removes. The value has at most 65536 bytes.
     ///
     /// # Errors
@@ -126,7 +127,19 @@ impl Filesystem {
         self.volume().set_xattr(inode.number(), name, value, SetMode::Any, &Caller::root()).on("set attribute of", path)
     }
 
-    /// Makes many changes to the extended attributes of a file, all or none of them, also after a crash.
+    /// As [`Self::set_xattr`], of a symbolic link itself where the path ends in one, as `lsetxattr` does: the label of
+    /// a link, for example. Links have no `user.` attributes.
+    ///
+    /// # Errors
+    /// As [`Self::set_xattr`].
+    pub fn set_symlink_xattr(&self, path: impl AsPath, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let path = path.as_path_bytes();
+        let inode = self.reference(path, LastLink::Keep).on("set attribute of", path)?;
+        let (name, value) = (name.as_ref(), value.as_ref());
+        self.volume().set_xattr(inode.number(), name, value, SetMode::Any, &Caller::root()).on("set attribute of", path)
+    }
+
+    /// Makes many changes to the extended attributes of a file in their order, all or none of them, also after a crash.
     ///
     /// # Errors
     /// As [`Self::set_xattr`] and [`Self::remove_xattr`]; `Invalid` for more than one transaction can hold.

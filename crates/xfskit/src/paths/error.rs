@@ -46,6 +46,9 @@ pub enum Error {
         /// Why it failed.
         source: Cause,
     },
+    /// A call of the level below failed, by [`Filesystem::volume`](crate::Filesystem::volume): `?` takes its errors.
+    #[error(transparent)]
+    Volume(#[from] Cause),
     /// The image's file cannot be opened or made.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -68,6 +71,7 @@ impl Error {
     pub fn cause(&self) -> Option<&Cause> {
         match self {
             Self::Path { source, .. } | Self::Rename { source, .. } | Self::Image { source, .. } => Some(source),
+            Self::Volume(source) => Some(source),
             _ => None,
         }
     }
@@ -87,6 +91,7 @@ impl Error {
     pub fn kind(&self) -> io::ErrorKind {
         match self {
             Self::Path { source, .. } | Self::Rename { source, .. } | Self::Image { source, .. } => source.kind(),
+            Self::Volume(source) => source.kind(),
             Self::Open(error) => match error {
                 OpenError::Missing(_) | OpenError::NoFolder(_) => io::ErrorKind::NotFound,
                 OpenError::NotAnImage { .. } => io::ErrorKind::InvalidInput,
@@ -129,6 +134,7 @@ impl fmt::Debug for Error {
             Self::Image { verb, source } => {
                 f.debug_struct("Image").field("verb", verb).field("source", source).finish()
             }
+            Self::Volume(source) => f.debug_tuple("Volume").field(source).finish(),
             Self::Open(error) => f.debug_tuple("Open").field(error).finish(),
             Self::HoldsData { path, what } => {
                 f.debug_struct("HoldsData").field("path", path).field("what", what).finish()

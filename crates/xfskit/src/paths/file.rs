@@ -28,10 +28,12 @@ pub struct FileOptions {
     write: bool,
     append: bool,
     truncate: bool,
-    create: Create,
+    create: bool,
+    create_new: bool,
     permissions: Permissions,
 }
 
+/// What is to be done about a file that may be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Create {
     No,
@@ -41,7 +43,7 @@ enum Create {
 
 impl Default for FileOptions {
     fn default() -> Self {
-        Self { write: false, append: false, truncate: false, create: Create::No, permissions: NEW_FILE }
+        Self { write: false, append: false, truncate: false, create: false, create_new: false, permissions: NEW_FILE }
     }
 }
 
@@ -75,15 +77,15 @@ impl FileOptions {
     /// To make the file if it is missing; needs [`write`](Self::write) or [`append`](Self::append).
     #[must_use]
     pub fn create(mut self, yes: bool) -> Self {
-        self.create = if yes { Create::IfMissing } else { Create::No };
+        self.create = yes;
         self
     }
 
     /// To make the file, and fail if the name exists, as a symbolic link too; needs [`write`](Self::write) or
-    /// [`append`](Self::append).
+    /// [`append`](Self::append). With it [`create`](Self::create) and [`truncate`](Self::truncate) say nothing more.
     #[must_use]
     pub fn create_new(mut self, yes: bool) -> Self {
-        self.create = if yes { Create::Always } else { Create::No };
+        self.create_new = yes;
         self
     }
 
@@ -98,11 +100,19 @@ impl FileOptions {
         self.write || self.append
     }
 
+    fn creates(&self) -> Create {
+        match (self.create_new, self.create) {
+            (true, _) => Create::Always,
+            (false, true) => Create::IfMissing,
+            (false, false) => Create::No,
+        }
+    }
+
     fn verify(&self) -> EngineResult<()> {
-        if self.create != Create::No && !self.writes() {
+        if self.creates() != Create::No && !self.writes() {
             return Err(Cause::Invalid("what makes a file opens it to write or to append"));
         }
-        if self.truncate && (!self.write || self.append) {
+        if self.truncate && !self.create_new && (!self.write || self.append) {
             return Err(Cause::Invalid("what empties a file opens it to write, and not to append"));
         }
         Ok(())
@@ -141,21 +151,22 @@ impl Filesystem {
         if options.writes() && self.volume().options().read_only {
             return Err(Cause::ReadOnly);
         }
+        let create = options.creates();
         let mut path = path.to_vec();
         let mut followed = 0;
         let mut inode = loop {
-            if options.create != Create::No && path.ends_with(b"/") {
+            if create != Create::No && path.ends_with(b"/") {
                 return Err(Cause::IsADirectory);
             }
-            if options.create != Create::Always {
+            if create != Create::Always {
                 match self.reference(&path, LastLink::Follow) {
-                    Err(Cause::NotFound) if options.create == Create::IfMissing => {}
+                    Err(Cause::NotFound) if create == Create::IfMissing => {}
                     other => break other?,
                 }
             }
             match self.make_file(&path, options.permissions) {
                 // A link that leads nowhere, or another thread was faster.
-                Err(Cause::Exists) if options.create == Create::IfMissing => {
+                Err(Cause::Exists) if create == Create::IfMissing => {
                     if let Some(target) = self.link_target(&path)? {
                         followed += 1;
                         path = target;

@@ -42,14 +42,18 @@ impl MkfsOptions {
         Ok(self)
     }
 
-    /// The UUID, for images that are to be the same byte for byte.
+    /// The UUID. Images are the same byte for byte if the same calls fill them and the time of day and random numbers
+    /// are the same too: make one with this UUID, close it, and open it with [`OpenOptions::environment`]; the image is
+    /// as it was made until then.
+    ///
+    /// [`OpenOptions::environment`]: crate::OpenOptions::environment
     #[must_use]
     pub fn uuid(mut self, uuid: [u8; 16]) -> Self {
         self.options.uuid = Some(uuid);
         self
     }
 
-    /// Allows images of less than 300 MB, which mkfs.xfs makes only when forced: 16 MiB are enough, of which 7.3 MB are
+    /// Allows images of less than 300 MiB (314,572,800 bytes), which mkfs.xfs makes only when forced: 16 MiB are enough, of which 7.3 MB are
     /// free.
     ///
     /// ```

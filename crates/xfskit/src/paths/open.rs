@@ -39,7 +39,6 @@ impl OpenOptions {
     #[must_use]
     pub fn no_recovery(mut self, yes: bool) -> Self {
         self.mount.no_recovery = yes;
-        self.mount.read_only |= yes;
         self
     }
 
@@ -58,7 +57,7 @@ impl OpenOptions {
         self
     }
 
-    /// The device of an external log.
+    /// The device of an external log. An image whose log is inside is refused with it.
     #[must_use]
     pub fn log_device(mut self, path: impl AsRef<Path>) -> Self {
         self.log_device = Some(path.as_ref().into());
@@ -96,7 +95,9 @@ impl OpenOptions {
         self.open_device(device)
     }
 
-    /// Opens an image on a device of the caller's, such as a [`MemoryDevice`](crate::device::MemoryDevice).
+    /// Opens an image on a device of the caller's, such as a [`MemoryDevice`](crate::device::MemoryDevice). What may be
+    /// changed is decided here and not by the device: one that cannot be written, as a
+    /// [`FileDevice`](crate::device::FileDevice) that was opened for reading, gives a filesystem that is read-only.
     ///
     /// # Errors
     /// `Image`, by its [`cause`](Error::cause): `Superblock`, `Unsupported`, `Corrupt` or `Io` as the image is;
@@ -108,13 +109,18 @@ impl OpenOptions {
             None => None,
         };
         let environment = self.environment.clone().unwrap_or_else(|| Arc::new(SystemEnvironment::default()));
-        let volume = Volume::open_in(device, log_device, self.mount.clone(), environment);
+        let options = MountOptions { read_only: self.is_read_only(), ..self.mount.clone() };
+        let volume = Volume::open_in(device, log_device, options, environment);
         let volume = volume.map_err(|source| Error::Image { verb: "open", source })?;
         Ok(Filesystem { volume: Some(volume) })
     }
 
+    fn is_read_only(&self) -> bool {
+        self.mount.read_only || self.mount.no_recovery
+    }
+
     fn access(&self) -> Access {
-        if self.mount.read_only { Access::Read } else { Access::Write }
+        if self.is_read_only() { Access::Read } else { Access::Write }
     }
 }
 
@@ -140,7 +146,8 @@ pub struct Info {
     pub features: Vec<&'static str>,
     /// Nothing can be written.
     pub read_only: bool,
-    /// What opening replayed from a dirty journal, in words; `None` where the journal was clean.
+    /// What opening replayed from a dirty journal, in words, and what of the journal was no whole record; `None` where
+    /// the journal was clean and whole.
     pub recovery: Option<String>,
 }
 

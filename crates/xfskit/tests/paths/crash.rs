@@ -125,3 +125,58 @@ fn names_are_durable_at_once_where_that_was_asked_for() {
         assert_eq!(reopen(cut).exists("dir").unwrap(), yes);
     }
 }
+
+/// A record of the journal that is damaged ends it, as in the kernel: what is behind it is lost, and that is said.
+#[test]
+fn records_that_are_not_whole_are_reported() {
+    const MAGIC: [u8; 4] = [0xfe, 0xed, 0xba, 0xbe];
+    let (device, fs) = image(32 << 20);
+    for n in 0..4 {
+        fs.write(format!("file{n}"), "synced").unwrap();
+        fs.sync().unwrap();
+    }
+    let cut = device.to_bytes();
+    drop(fs);
+    let files = |fs: &Filesystem| (0..4).filter(|n| fs.exists(format!("file{n}")).unwrap()).count();
+    let look = Filesystem::options().read_only(true);
+    let whole = look.open_device(Arc::new(MemoryDevice::from_bytes(cut.clone()))).unwrap();
+    assert!(files(&whole) == 4 && !whole.info().recovery.unwrap().contains("whole record"));
+    // The first record is that of mkfs. A byte of another one's contents is changed, in its second sector.
+    let records = (0..cut.len()).step_by(512).filter(|at| cut[*at..].starts_with(&MAGIC)).collect::<Vec<_>>();
+    assert!(records.len() > 4, "{records:?}");
+    let mut least = usize::MAX;
+    for record in records.into_iter().skip(1).rev() {
+        let mut damaged = cut.clone();
+        damaged[record + 512 + 100] ^= 1;
+        let fs = look.open_device(Arc::new(MemoryDevice::from_bytes(damaged.clone()))).unwrap();
+        let recovery = fs.info().recovery.expect("a report");
+        assert!(recovery.contains("no whole record"), "{recovery}");
+        let left = files(&fs);
+        assert!(left < 4 && left <= least, "{left} files");
+        least = left;
+        fs.close().unwrap();
+        // Writing goes on behind what is whole.
+        let fs = reopen(damaged);
+        assert!(fs.info().recovery.unwrap().contains("no whole record"));
+        fs.write("after", "it").unwrap();
+        fs.close().unwrap();
+    }
+    assert_eq!(least, 0);
+}
+
+#[test]
+fn looking_past_the_journal_never_writes() {
+    let (device, fs) = image(32 << 20);
+    fs.write("file", "kept").unwrap();
+    fs.sync().unwrap();
+    let cut = device.to_bytes();
+    drop(fs);
+    let device = Arc::new(MemoryDevice::from_bytes(cut.clone()));
+    let fs = Filesystem::options().no_recovery(true).read_only(false).open_device(device.clone()).unwrap();
+    assert_eq!(fs.write("file", "x").unwrap_err().kind(), io::ErrorKind::ReadOnlyFilesystem);
+    fs.close().unwrap();
+    assert!(device.to_bytes() == cut);
+    // What was switched on can be switched off.
+    let fs = Filesystem::options().no_recovery(true).no_recovery(false).open_device(device).unwrap();
+    fs.write("file", "x").unwrap();
+}

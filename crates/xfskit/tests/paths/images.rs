@@ -4,7 +4,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use xfskit::device::MemoryDevice;
-use xfskit::volume::{Error as Cause, MountOptions, Volume};
+use xfskit::volume::{Error as Cause, LastLink, MountOptions, Volume};
 use xfskit::{Error, Filesystem, MkfsOptions};
 use xfskit_testkit::{reference, scratch};
 
@@ -182,4 +182,48 @@ fn an_external_log_is_opened_by_its_path_and_the_clock_is_the_callers() {
     fs.close().unwrap();
     let fs = Filesystem::options().log_device(&log).read_only(true).open(&path).unwrap();
     assert_eq!(fs.read("file").unwrap(), b"kept");
+}
+
+#[test]
+fn a_log_device_for_an_image_with_its_log_inside_is_refused() {
+    let scratch = scratch();
+    let [path, other] = ["disk.img", "other.img"].map(|name| {
+        let path = scratch.file(name);
+        xfskit::create(&path, BYTES, &MkfsOptions::new().small()).unwrap().close().unwrap();
+        path
+    });
+    let error = Filesystem::options().log_device(&other).open(&path).unwrap_err();
+    assert!(error.kind() == ErrorKind::InvalidInput && error.to_string().contains("has its log inside"), "{error}");
+}
+
+/// Both levels in one function: `?` takes the errors of either.
+#[test]
+fn errors_of_the_level_below_are_errors_of_the_library() {
+    fn both(fs: &Filesystem) -> xfskit::Result<()> {
+        fs.write("/file", "x")?;
+        fs.volume().sync()?;
+        fs.volume().lookup(fs.volume().root(), b"missing")?;
+        Ok(())
+    }
+    let (_device, fs) = crate::image(BYTES as usize);
+    let error = both(&fs).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(matches!(error.cause(), Some(Cause::NotFound)));
+}
+
+#[test]
+fn a_symbolic_link_has_attributes_of_its_own() {
+    let (_device, fs) = crate::image(BYTES as usize);
+    fs.symlink("target", "/link").unwrap();
+    fs.set_symlink_xattr("/link", "security.selinux", "of the link").unwrap();
+    assert_eq!(fs.set_xattr("/link", "security.selinux", "x").unwrap_err().kind(), ErrorKind::NotFound);
+    fs.write("/target", "").unwrap();
+    fs.set_xattr("/link", "security.selinux", "of the target").unwrap();
+    let label = |path: &[u8], last| {
+        let inode = fs.volume().resolve(path, last).unwrap().inode;
+        fs.volume().get_xattr(inode, b"security.selinux").unwrap()
+    };
+    assert_eq!(label(b"/link", LastLink::Keep), b"of the link");
+    assert_eq!(label(b"/link", LastLink::Follow), b"of the target");
+    assert!(fs.set_symlink_xattr("/link", "user.a", "x").is_err());
 }

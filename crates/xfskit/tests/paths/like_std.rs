@@ -288,3 +288,40 @@ fn like_ours(call: Call, kind: ErrorKind) -> String {
         other => other.to_owned(),
     }
 }
+
+/// Every combination of the ways to open, set in either order, of a file that exists and of one that does not.
+#[test]
+fn ways_to_open_combine_as_in_std() {
+    let scratch = scratch();
+    let folder = scratch.file("folder");
+    fs::create_dir(&folder).unwrap();
+    let (_device, image) = crate::image(32 << 20);
+    for ways in 0..32_u32 {
+        let [write, append, truncate, create, create_new] = [0, 1, 2, 3, 4].map(|bit| ways >> bit & 1 == 1);
+        for (name, is_there) in [("there", true), ("missing", false)] {
+            for new_first in [true, false] {
+                let path = folder.join(name);
+                let _ = (fs::remove_file(&path), image.remove_file(name));
+                if is_there {
+                    fs::write(&path, "precious").unwrap();
+                    image.write(name, "precious").unwrap();
+                }
+                let mut theirs = fs::OpenOptions::new();
+                theirs.read(true).write(write).append(append).truncate(truncate).create(create).create_new(create_new);
+                let ours = FileOptions::new().write(write).append(append).truncate(truncate);
+                let ours = match new_first {
+                    true => ours.create_new(create_new).create(create),
+                    false => ours.create(create).create_new(create_new),
+                };
+                let (theirs, ours) = (theirs.open(&path), image.open_with(name, &ours));
+                let what = format!("{ways:05b} {name}");
+                assert_eq!(ours.is_ok(), theirs.is_ok(), "{what}: {theirs:?}");
+                if let (Err(ours), Err(theirs)) = (&ours, &theirs) {
+                    assert_eq!(ours.kind(), theirs.kind(), "{what}");
+                }
+                drop(ours);
+                assert_eq!(image.read(name).ok(), fs::read(&path).ok(), "{what}");
+            }
+        }
+    }
+}

@@ -52,6 +52,9 @@ pub struct RecoveryReport {
     pub blocks_written: u64,
     /// Intents that were left to be finished.
     pub intents: u64,
+    /// Bytes behind the head that were written and are no whole record: they count as never written. Writes that were
+    /// in flight when the power failed look like this, and so does damage.
+    pub torn_bytes: u64,
 }
 
 impl RecoveryReport {
@@ -68,6 +71,18 @@ impl RecoveryReport {
 impl fmt::Display for RecoveryReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plural = |count: u64, one: &'static str, many: &'static str| if count == 1 { one } else { many };
+        let torn = |f: &mut fmt::Formatter<'_>| match self.torn_bytes {
+            0 => Ok(()),
+            bytes => write!(
+                f,
+                ", {} KiB behind its end are no whole record and count as never written",
+                bytes.div_ceil(1024)
+            ),
+        };
+        if self.transactions == 0 && self.torn_bytes > 0 && self.records == 0 {
+            write!(f, "the journal had nothing to replay")?;
+            return torn(f);
+        }
         write!(f, "replayed {} {}", self.transactions, plural(self.transactions, "transaction", "transactions"))?;
         write!(f, " from {} KiB of journal", self.bytes / 1024)?;
         write!(f, ": {} {} replayed", self.replayed, plural(self.replayed, "item", "items"))?;
@@ -77,6 +92,6 @@ impl fmt::Display for RecoveryReport {
         if self.intents > 0 {
             write!(f, ", {} {} to finish", self.intents, plural(self.intents, "operation", "operations"))?;
         }
-        Ok(())
+        torn(f)
     }
 }
