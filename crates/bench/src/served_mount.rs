@@ -53,7 +53,10 @@ impl ServedMount {
 
     /// The most memory that the server has used so far, in bytes.
     pub(crate) fn most_memory_bytes(&self) -> Option<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.server.as_ref()?.id())).ok()?;
+        // The parent that was started reads no image; its child does.
+        let parent = self.server.as_ref()?.id();
+        let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
+        let status = fs::read_to_string(format!("/proc/{}/status", children.split_whitespace().next()?)).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
         Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
     }

@@ -33,6 +33,10 @@ pub struct Cli {
     /// no means for that; docs/network.md says what has
     #[arg(long, global = true)]
     pub others_kept_out: bool,
+    /// Keep all rights while an image is read. Without this, the program gives up what it does not need before it reads
+    /// an image: other files, other programs, the network
+    #[arg(long, global = true)]
+    pub no_sandbox: bool,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -331,9 +335,12 @@ pub struct MountArgs {
     /// Write warnings and errors to a file while mounted
     #[arg(long, value_name = "FILE")]
     pub log_file: Option<PathBuf>,
-    /// The server of a mount that does not stay in the foreground
+    /// The parent of a mount that does not stay in the foreground, or its server
     #[arg(long, hide = true)]
     pub server: bool,
+    /// The server of a mount, whose parent has started it
+    #[arg(long, hide = true)]
+    pub server_process: bool,
 }
 
 /// Arguments of `check`.

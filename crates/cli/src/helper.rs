@@ -48,7 +48,15 @@ fn run_mount() -> Result<()> {
     }
     let (image, mount_point) = (image.clone(), mount_point.clone());
     let options = args.options;
-    mount::run(&MountArgs { image, mount_point, foreground: false, options, log_file: None, server: false })
+    mount::run(&MountArgs {
+        image,
+        mount_point,
+        foreground: false,
+        options,
+        log_file: None,
+        server: false,
+        server_process: false,
+    })
 }
 
 fn run_unmount() -> Result<()> {

@@ -1,6 +1,7 @@
 //! Opens images and finds files in them.
 
 use crate::args::{ImageArgs, ReadArgs};
+use crate::confined;
 use crate::exit::{Failures, NotAnImage, Usage, ZEROS};
 use crate::interrupt;
 use crate::mounted::{explain, explain_open};
@@ -53,10 +54,12 @@ enum Warnings {
 
 /// Opens an image: a file, a device, or an export of a server.
 fn open_any(path: &Path, access: Access, warnings: Warnings) -> Result<Arc<dyn BlockDevice>> {
-    match network::open(path, access)? {
-        Some(device) => Ok(device),
-        None => Ok(Arc::new(open_device_with(path, access, warnings)?)),
-    }
+    let device: Arc<dyn BlockDevice> = match network::open(path, access)? {
+        Some(device) => device,
+        None => Arc::new(open_device_with(path, access, warnings)?),
+    };
+    confined::enter()?;
+    Ok(device)
 }
 
 /// As [`open_device`], without a lock: for a look at an image that this process has open.
@@ -261,12 +264,13 @@ fn open_with(
     environment: Arc<dyn Environment>,
 ) -> Result<Volume> {
     let access = if options.read_only { Access::Read } else { Access::Write };
+    // It comes first: with the image open, the program enters its sandbox.
+    let log_device = log_device.map(|path| open_device_with(path, access, warnings)).transpose()?;
+    let log_device = log_device.map(|device| Arc::new(device) as _);
     let (device, losses) = match access {
         Access::Write => (open_any(image, access, Warnings::Printed)?, Vec::new()),
         _ => open_to_look_with(image, warnings)?,
     };
-    let log_device = log_device.map(|path| open_device_with(path, access, warnings)).transpose()?;
-    let log_device = log_device.map(|device| Arc::new(device) as _);
     let opened = Volume::open_in(Arc::clone(&device) as _, log_device, options, environment);
     let opened = opened.map_err(|error| match error {
         Error::Io { .. } if losses.iter().any(|loss| matches!(loss, Loss::End { .. })) => {

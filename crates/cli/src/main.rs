@@ -6,6 +6,7 @@
 
 mod args;
 mod commands;
+mod confined;
 mod dump;
 mod exit;
 #[cfg(test)]
@@ -89,6 +90,9 @@ fn writes_data(command: &Command) -> bool {
 fn run(cli: Cli) -> Result<()> {
     let json = cli.json;
     image::wait_at_least(cli.wait);
+    if cli.no_sandbox {
+        confined::leave_out();
+    }
     if cli.others_kept_out {
         network::others_are_kept_out();
     }

@@ -33,7 +33,9 @@ pub fn open(operand: &Path, access: Access) -> Result<Option<Arc<dyn BlockDevice
     }
     let address: Address = text.parse().map_err(|error: xfskit_nbd::AddressError| Usage(error.to_string()))?;
     let options = Options::default();
+    let connecting = || crate::confined::before_connecting(&address);
     if access != Access::Write {
+        connecting()?;
         return Ok(Some(Arc::new(NbdDevice::open(&address, &options)?)));
     }
     if !OTHERS_KEPT_OUT.load(Ordering::Relaxed) {
@@ -41,6 +43,7 @@ pub fn open(operand: &Path, access: Access) -> Result<Option<Arc<dyn BlockDevice
                    other client does (docs/network.md), and say so with --others-kept-out";
         return Err(Usage(format!("{address}: {why}")).into());
     }
+    connecting()?;
     let device = NbdDevice::open_writable(&address, Writers::OthersKeptOut, &options)?;
     verify_sectors(&device).with_context(|| address.to_string())?;
     Ok(Some(Arc::new(device)))

@@ -3,6 +3,7 @@
 //! A message goes to the socket of syslogd or journald, or else into the kernel's log. After a few messages in a row,
 //! further ones are dropped for a while: a filesystem that was shut down fails every request.
 
+use crate::commands::mount::Connection;
 use rustix::fs::OFlags;
 use std::fs::OpenOptions;
 use std::io::{self, Write, stderr};
@@ -21,9 +22,9 @@ const PRIORITY: u8 = 3 << 3 | 3;
 const BURST: u32 = 10;
 const ONE_MORE: Duration = Duration::from_secs(30);
 
-/// Writes all messages to standard error, and errors to the system's log.
+/// Writes all messages to standard error, and errors to the system's log by the parent of the mount.
 pub struct SystemLog {
-    image: String,
+    parent: Connection,
     budget: Mutex<(u32, Instant)>,
 }
 
@@ -35,9 +36,9 @@ pub struct Message<'a> {
 }
 
 impl SystemLog {
-    /// A log for the server of an image.
-    pub fn new(image: String) -> Self {
-        Self { image, budget: Mutex::new((BURST, Instant::now())) }
+    /// A log of a server.
+    pub fn new(parent: Connection) -> Self {
+        Self { parent, budget: Mutex::new((BURST, Instant::now())) }
     }
 
     fn may_tell(&self) -> bool {
@@ -54,22 +55,25 @@ impl SystemLog {
         true
     }
 
-    /// Sends a message to the system's log, if there is one.
     fn send(&self, text: &str) {
-        if !self.may_tell() {
-            return;
+        if self.may_tell() {
+            self.parent.log(text);
         }
-        let message = format!("<{PRIORITY}>xfskit[{}]: {}: {text}", std::process::id(), self.image);
-        let to_daemon = UnixDatagram::unbound().and_then(|socket| {
-            socket.set_nonblocking(true)?;
-            socket.send_to(message.as_bytes(), SOCKET)
-        });
-        if to_daemon.is_err() {
-            let flags = OFlags::NONBLOCK.bits() as i32;
-            // An ordinary user must not write there, which is ignored.
-            let log = OpenOptions::new().write(true).custom_flags(flags).open(KERNEL_LOG);
-            let _ = log.and_then(|mut log| log.write_all(message.as_bytes()));
-        }
+    }
+}
+
+/// Sends a message about an image to the system's log, if there is one.
+pub fn send(image: &str, text: &str) {
+    let message = format!("<{PRIORITY}>xfskit[{}]: {image}: {text}", std::process::id());
+    let to_daemon = UnixDatagram::unbound().and_then(|socket| {
+        socket.set_nonblocking(true)?;
+        socket.send_to(message.as_bytes(), SOCKET)
+    });
+    if to_daemon.is_err() {
+        let flags = OFlags::NONBLOCK.bits() as i32;
+        // An ordinary user must not write there, which is ignored.
+        let log = OpenOptions::new().write(true).custom_flags(flags).open(KERNEL_LOG);
+        let _ = log.and_then(|mut log| log.write_all(message.as_bytes()));
     }
 }
 
@@ -113,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_flood_is_cut_off() {
-        let log = SystemLog::new("a.img".into());
+        let log = SystemLog::new(Connection::pair().unwrap().0);
         assert_eq!((0..100).filter(|_| log.may_tell()).count(), BURST as usize);
     }
 }

@@ -249,7 +249,7 @@ fn umount_says_that_a_server_died() {
     signal(server, "-KILL");
     wait_for_end(server);
     let (code, message) = fails(&format!("umount {}", at.dir.display()), &at.image);
-    assert!(code == 1 && message.contains("without closing"), "{message}");
+    assert!(code == 1 && message.contains("without closing"), "{code} {message}");
     at.line("mount IMAGE DIR");
     at.line("umount DIR");
 }

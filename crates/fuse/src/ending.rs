@@ -30,10 +30,17 @@ fn name_of(entry: &MountEntry) -> String {
 pub(crate) struct EndReport(File);
 
 impl EndReport {
+    /// The file for the report of a mount.
+    ///
     /// # Errors
     /// When there is no memory for it.
-    pub fn new(entry: &MountEntry) -> io::Result<Self> {
-        Ok(Self(rustix::fs::memfd_create(name_of(entry), MemfdFlags::CLOEXEC)?.into()))
+    pub fn file_for(entry: &MountEntry) -> io::Result<OwnedFd> {
+        Ok(rustix::fs::memfd_create(name_of(entry), MemfdFlags::CLOEXEC)?)
+    }
+
+    /// The report in a file that [`Self::file_for`] has made.
+    pub fn over(file: OwnedFd) -> Self {
+        Self(file.into())
     }
 
     /// Reports the failure of closing, or else notes on what went wrong before.

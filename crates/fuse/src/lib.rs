@@ -4,6 +4,7 @@
 //! Session::mount ──▶ mounted; the kernel's requests wait
 //! Session::run   ──▶ threads answer them until the mount is unmounted; then the image is closed in good order
 //! Unmounter      ──▶ unmounts from a signal handler's thread
+//! Mounting       ──▶ mounts for a server in another process, which is a Serving: it needs no right to mount
 //! serve          ──▶ answers over a connection that the caller has made, without a mount of its own
 //! ```
 //! - Requests run on several threads, each with its own queue to the kernel; those that wait for the device have
@@ -32,6 +33,7 @@ mod ending;
 mod flags;
 mod handler;
 mod mountinfo;
+mod mounting;
 mod options;
 mod privileges;
 mod read_ahead;
@@ -45,8 +47,9 @@ pub use attach::{Attached, attach};
 pub use clock::KernelClock;
 pub use ending::{Ending, Watch};
 pub use mountinfo::{MountEntry, is_mounted, mount_around, mount_at, mount_of_root, mounts_of};
+pub use mounting::Mounting;
 pub use options::{KernelOption, Options, WriteCache, features};
-pub use session::{MountError, Session, Unmounted, Unmounter, serve, unmount};
+pub use session::{MountError, Served, Serving, Session, Unmounted, Unmounter, serve, unmount};
 pub use virtual_xattrs::{
     LARP_XATTR, PARENTS_XATTR, PATHS_XATTR, STATS_XATTR, SUPERBLOCK_XATTR, inode_at, make_durable,
 };

@@ -20,6 +20,8 @@ pub(crate) struct Server {
     /// Sends notifications to the kernel.
     notifier: OnceLock<Notifier>,
     requests: OnceLock<Arc<Counters>>,
+    /// What rights the process has given up.
+    sandbox: OnceLock<String>,
     /// Where the program that unmounts reads how closing went.
     end_report: OnceLock<EndReport>,
     commit_failures: Mutex<Failures>,
@@ -47,6 +49,7 @@ impl Server {
             filesystem: RwLock::new(Some(filesystem)),
             notifier: OnceLock::new(),
             requests: OnceLock::new(),
+            sandbox: OnceLock::new(),
             end_report: OnceLock::new(),
             commit_failures: Mutex::default(),
             refusals: Mutex::default(),
@@ -72,6 +75,16 @@ impl Server {
         // There is one session for a server, so this is the only call.
         let _ = self.notifier.set(notifier);
         let _ = self.requests.set(requests);
+    }
+
+    pub(crate) fn set_sandbox(&self, sandbox: String) {
+        // There is one session for a server, so this is the only call.
+        let _ = self.sandbox.set(sandbox);
+    }
+
+    /// What rights the process has given up.
+    pub(crate) fn sandbox(&self) -> &str {
+        self.sandbox.get().map_or("none", String::as_str)
     }
 
     /// Counts of requests; `None` before the session has begun.

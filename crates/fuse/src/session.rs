@@ -15,12 +15,11 @@
 //!
 //! Crash behaviour: a server that is killed leaves the image as a power cut would.
 
-use crate::attach::{Attached, attach};
 use crate::ending::EndReport;
 use crate::handler::Handler;
 use crate::mountinfo::{MountEntry, mount_at};
+use crate::mounting::Mounting;
 use crate::options::Options;
-use crate::read_ahead;
 use crate::server::Server;
 use parking_lot::{Condvar, Mutex};
 use rustix::fs::{Mode, OFlags};
@@ -28,7 +27,6 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, mpsc};
@@ -97,11 +95,46 @@ fn fuse_hint(error: &io::Error) -> &'static str {
 
 /// A mounted filesystem.
 pub struct Session {
+    serving: Serving,
+    mounting: Mounting,
+}
+
+/// A server over a connection that is mounted already, perhaps by another process.
+pub struct Serving {
     session: fuse::Session<Handler>,
-    unmounter: Unmounter,
+    end: Arc<End>,
     commit_seconds: u64,
-    /// With `auto_unmount`, the connection to the helper until the session ends.
-    _helper: Option<UnixStream>,
+}
+
+/// The server in this process, and whether the kernel has ended its connection.
+struct End {
+    server: Arc<Server>,
+    has_ended: Mutex<bool>,
+    ends: Condvar,
+}
+
+/// What serves a mount, for the one who unmounts it.
+pub trait Served: Send + Sync {
+    /// Closes the image in good order, when the requests that run are answered; later ones get errors.
+    ///
+    /// # Errors
+    /// `Close`, unless the server reports it itself.
+    fn close(&self) -> Result<(), MountError>;
+
+    /// Whether the server ends within a time, since the kernel has ended the connection.
+    fn ends_within(&self, time: Duration) -> bool;
+}
+
+impl Served for End {
+    fn close(&self) -> Result<(), MountError> {
+        Ok(self.server.close()?)
+    }
+
+    fn ends_within(&self, time: Duration) -> bool {
+        let mut has_ended = self.has_ended.lock();
+        self.ends.wait_while_for(&mut has_ended, |ended| !*ended, time);
+        *has_ended
+    }
 }
 
 /// Serves `filesystem` over a connection that the caller has made: `/dev/fuse`, mounted already, or one end of a pair
@@ -137,15 +170,13 @@ pub enum Unmounted {
     Detached,
 }
 
-/// Unmounts from another thread.
+/// Unmounts from another thread, or another process.
 #[derive(Clone)]
 pub struct Unmounter {
-    server: Arc<Server>,
+    served: Arc<dyn Served>,
     mount_point: PathBuf,
     /// The mount that was made, if this process can see it.
     entry: Option<Arc<MountEntry>>,
-    /// Whether the kernel has ended the connection.
-    ended: Arc<(Mutex<bool>, Condvar)>,
 }
 
 impl Session {
@@ -155,46 +186,25 @@ impl Session {
     /// # Errors
     /// [`MountError`]; the image is then closed again.
     pub fn mount(filesystem: Volume, mount_point: &Path, options: &Options) -> Result<Self, MountError> {
-        let server = Arc::new(Server::new(filesystem));
-        let result = Self::mount_server(Arc::clone(&server), mount_point, options);
-        if result.is_err() {
-            server.close()?;
-        }
-        result
-    }
-
-    fn mount_server(server: Arc<Server>, mount_point: &Path, options: &Options) -> Result<Self, MountError> {
-        let at = |source| MountError::of_mount_point(mount_point, source);
-        let path = mount_point.canonicalize().map_err(at)?;
-        if !std::fs::metadata(&path).map_err(at)?.is_dir() {
-            return Err(at(io::Error::from(io::ErrorKind::NotADirectory)));
-        }
-        if let Err(error) = std::fs::File::open("/dev/fuse") {
-            return Err(MountError::NoFuse(error));
-        }
-        let handler = Handler::new(Arc::clone(&server), options.cache);
-        let Attached { connection, helper } = attach(&path, options).map_err(MountError::Mount)?;
-        let entry = mount_at(&path).ok().flatten();
-        let session = match fuse::Session::begin(handler, connection, options.session()) {
-            Ok(session) => session,
+        let (mounting, connection, report) = match Mounting::new(mount_point, options) {
+            Ok(mounted) => mounted,
             Err(error) => {
-                // The first error is the one to report.
-                let _ = unmount(&path, true);
-                return Err(MountError::Mount(error));
+                filesystem.unmount()?;
+                return Err(error);
             }
         };
-        server.set_session(session.notifier(), session.counters());
-        if let Some(entry) = &entry {
-            read_ahead::widen(entry);
-            server.set_end_report(EndReport::new(entry).map_err(MountError::Mount)?);
+        match Serving::over(filesystem, connection, report, options) {
+            Ok(serving) => Ok(Self { serving, mounting }),
+            Err(error) => {
+                mounting.undo();
+                Err(error)
+            }
         }
-        let unmounter = Unmounter { server, mount_point: path, entry: entry.map(Arc::new), ended: Arc::default() };
-        Ok(Self { session, unmounter, commit_seconds: options.commit_seconds, _helper: helper })
     }
 
     /// A handle for unmounting.
     pub fn unmounter(&self) -> Unmounter {
-        self.unmounter.clone()
+        self.mounting.unmounter(Arc::clone(&self.serving.end) as _)
     }
 
     /// Answers requests until the mount is gone, then closes the image.
@@ -202,18 +212,69 @@ impl Session {
     /// # Errors
     /// `Connection`, `Close`.
     pub fn run(self) -> Result<(), MountError> {
-        let Unmounter { server, ended, .. } = self.unmounter;
-        let committer = Committer::start(Arc::clone(&server), self.commit_seconds);
+        // With `auto_unmount`, the helper unmounts when `mounting` is dropped.
+        self.serving.run()
+    }
+}
+
+impl Serving {
+    /// Begins to serve a mount that [`Mounting::new`] has made, by its connection and the file for the report of how it
+    /// ends. Requests wait until [`Self::run`].
+    ///
+    /// # Errors
+    /// `Mount`; the image is then closed again.
+    pub fn over(
+        filesystem: Volume,
+        connection: OwnedFd,
+        report: Option<OwnedFd>,
+        options: &Options,
+    ) -> Result<Self, MountError> {
+        let server = Arc::new(Server::new(filesystem));
+        let handler = Handler::new(Arc::clone(&server), options.cache);
+        let session = match fuse::Session::begin(handler, connection, options.session()) {
+            Ok(session) => session,
+            Err(error) => {
+                server.close()?;
+                return Err(MountError::Mount(error));
+            }
+        };
+        server.set_session(session.notifier(), session.counters());
+        report.into_iter().for_each(|file| server.set_end_report(EndReport::over(file)));
+        let end = Arc::new(End { server, has_ended: Mutex::new(false), ends: Condvar::new() });
+        Ok(Self { session, end, commit_seconds: options.commit_seconds })
+    }
+
+    /// What closes the image from another thread.
+    pub fn end(&self) -> Arc<dyn Served> {
+        Arc::clone(&self.end) as _
+    }
+
+    /// Says in the figures of the mount what rights the server has given up.
+    pub fn set_sandbox(&self, sandbox: String) {
+        self.end.server.set_sandbox(sandbox);
+    }
+
+    /// Answers requests until the mount is gone, then closes the image.
+    ///
+    /// # Errors
+    /// `Connection`, `Close`.
+    pub fn run(self) -> Result<(), MountError> {
+        let End { server, has_ended, ends } = &*self.end;
+        let committer = Committer::start(Arc::clone(server), self.commit_seconds);
         let served = self.session.run();
         drop(committer);
-        *ended.0.lock() = true;
-        ended.1.notify_all();
+        *has_ended.lock() = true;
+        ends.notify_all();
         server.close()?;
         served.map_err(MountError::Connection)
     }
 }
 
 impl Unmounter {
+    pub(crate) fn new(served: Arc<dyn Served>, mount_point: PathBuf, entry: Option<Arc<MountEntry>>) -> Self {
+        Self { served, mount_point, entry }
+    }
+
     /// Unmounts.
     ///
     /// # Errors
@@ -233,7 +294,7 @@ impl Unmounter {
             }
         }
         let is_left = self.is_there();
-        if !is_left && self.waits_for_end() {
+        if !is_left && self.served.ends_within(LET_GO) {
             return Ok(Unmounted::Gone);
         }
         if is_left {
@@ -241,7 +302,7 @@ impl Unmounter {
         }
         let detached = if is_left { unmount(&self.mount_point, true).map_err(MountError::Mount) } else { Ok(()) };
         // Even if the mount stays, the image is closed while that is still possible in good order.
-        self.server.close()?;
+        self.served.close()?;
         detached.map(|()| Unmounted::Detached)
     }
 
@@ -276,15 +337,8 @@ impl Unmounter {
 
     /// Whether the mount at the folder is the one that this session made. Assumed if this process cannot see mounts.
     fn is_there(&self) -> bool {
-        let Some(entry) = &self.entry else { return !*self.ended.0.lock() };
+        let Some(entry) = &self.entry else { return !self.served.ends_within(Duration::ZERO) };
         mount_at(&self.mount_point).is_ok_and(|found| found.as_ref() == Some(&**entry))
-    }
-
-    /// Whether the kernel ends the connection soon: then [`Session::run`] returns.
-    fn waits_for_end(&self) -> bool {
-        let mut ended = self.ended.0.lock();
-        self.ended.1.wait_while_for(&mut ended, |ended| !*ended, LET_GO);
-        *ended
     }
 }
 

@@ -6,7 +6,7 @@ use xfskit::volume::Volume;
 use xfskit_fuse_session::Counters;
 
 /// The figures: counts since the mount, and current use.
-pub(crate) fn stats(filesystem: &Volume, failures: &Failures, requests: Option<&Counters>) -> String {
+pub(crate) fn stats(filesystem: &Volume, failures: &Failures, requests: Option<&Counters>, sandbox: &str) -> String {
     let waited = requests.map_or(0, Counters::waited);
     let followed = requests.map_or(0, Counters::followed);
     let requests: Map<String, Value> = requests
@@ -36,6 +36,7 @@ pub(crate) fn stats(filesystem: &Volume, failures: &Failures, requests: Option<&
             "inodes": space.inodes,
             "free_inodes": space.free_inodes,
         },
+        "sandbox": { "in_force": sandbox },
         "commits": { "failed": failures.count, "last_error": failures.last },
         "options": {
             "read_only": options.read_only,

@@ -99,6 +99,14 @@ impl Address {
     pub fn export(&self) -> &str {
         &self.export
     }
+
+    /// The TCP port of the server; `None` for one with a Unix socket.
+    pub fn tcp_port(&self) -> Option<u16> {
+        match self.server {
+            Server::Tcp { port, .. } => Some(port),
+            Server::Unix(_) | Server::Abstract(_) => None,
+        }
+    }
 }
 
 impl FromStr for Address {

@@ -1,32 +1,31 @@
 //! `xfskit mount`.
 //!
 //! ```text
-//! mount       starts itself again as a server in a session of its own, and waits until that reports "ready" or fails
-//! mount -f    is the server
+//! mount       starts the parent in a session of its own, and waits until that reports "ready" or fails
+//! mount -f    is the parent: it mounts and unmounts, and reads no image
+//!  └ server   opens the image, gives up its rights, and answers requests
 //! ```
-//! A server ends when its mount is unmounted, or on SIGTERM, SIGINT or SIGHUP, on which it unmounts. It closes the
-//! image in good order before it exits.
+//! The mount ends when it is unmounted, or on SIGTERM, SIGINT or SIGHUP, on which the parent unmounts it. The server
+//! closes the image in good order before it ends. docs/design/sandbox.md has the processes.
 
+mod connection;
 mod options;
+mod parent;
 mod remount;
+mod server;
 
+pub(crate) use connection::Connection;
 pub use options::{MountSettings, parse_engine, parse_logging};
 
 use crate::args::MountArgs;
-use crate::exit::{self, Reported};
-use crate::image::open_to_mount;
-use crate::screen::report;
-use crate::syslog::SystemLog;
+use crate::exit::Reported;
 use anyhow::{Context, Result, bail};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write, stdout};
 use std::os::fd::RawFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
-use xfskit_fuse::{MountError, Session, Unmounted, Unmounter};
+use xfskit_fuse::MountError;
 
 /// The helper of umount(8).
 const HELPER: &str = "/sbin/umount.fuse.xfskit";
@@ -38,11 +37,15 @@ pub fn run(args: &MountArgs) -> Result<()> {
     if remount::is_asked_for(&args.options) {
         return remount::run(&args.image, &args.mount_point, &args.options);
     }
-    if args.server {
+    if args.server || args.server_process {
         close_inherited();
     }
     let settings = MountSettings::parse(&args.options)?;
-    if args.foreground || args.server { serve(args, settings) } else { start_server(args) }
+    match (args.server_process, args.foreground || args.server) {
+        (true, _) => server::run(args, settings),
+        (false, true) => parent::run(args, settings),
+        (false, false) => start_parent(args),
+    }
 }
 
 /// Closes the files that this process has inherited: a server would keep them open as long as it runs. This program has
@@ -60,12 +63,12 @@ fn close_inherited() {
     }
 }
 
-/// Starts a server and waits until its mount can be used.
-fn start_server(args: &MountArgs) -> Result<()> {
-    let program = std::env::current_exe().context("this program")?;
-    let mut command = Command::new(program);
-    command.args(["mount", "--server", "--wait", &crate::image::wait().as_secs_f64().to_string()]);
+/// This program again, to mount the same.
+fn this_program(args: &MountArgs, flags: &[&str]) -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe().context("this program")?);
+    command.arg("mount").args(flags).args(["--wait", &crate::image::wait().as_secs_f64().to_string()]);
     command.args(crate::network::option());
+    command.args(crate::confined::option());
     for options in &args.options {
         command.arg("-o").arg(options);
     }
@@ -73,6 +76,12 @@ fn start_server(args: &MountArgs) -> Result<()> {
         command.arg("--log-file").arg(file);
     }
     command.arg("--").arg(&args.image).arg(&args.mount_point);
+    Ok(command)
+}
+
+/// Starts the parent of a mount and waits until the mount can be used.
+fn start_parent(args: &MountArgs) -> Result<()> {
+    let mut command = this_program(args, &["--server"])?;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut server = command.spawn().context("starting the server")?;
     let (Some(mut output), Some(mut errors)) = (server.stdout.take(), server.stderr.take()) else {
@@ -107,88 +116,11 @@ fn name_helper(args: &MountArgs) {
     }
 }
 
-fn serve(args: &MountArgs, settings: MountSettings) -> Result<()> {
-    abort_on_panic();
-    begin_logging(args);
-    if args.server {
-        // Leaves the terminal's session, so that the end of the terminal does not end the mount. It fails only if this
-        // process has left it already.
-        let _ = rustix::process::setsid();
-    }
-    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("signals")?;
-    // Everything that may fail is done before the mount: a server that ended afterwards would leave a mount without
-    // one.
-    check_mount_point(&args.mount_point)?;
-    let output = args.server.then(|| ServerOutput::open(args.log_file.as_deref())).transpose()?;
-    if let (None, Some(path)) = (&output, &args.log_file) {
-        rustix::stdio::dup2_stderr(&open_log(path)?).context("standard error")?;
-    }
-    let image = args.image.canonicalize().unwrap_or_else(|_| args.image.clone());
-    let filesystem = open_to_mount(&args.image, settings.log_device.as_deref(), settings.engine)?;
-    let mut options = settings.fuse;
-    options.source = image.into();
-    options.read_only = filesystem.options().read_only;
-    let session = Session::mount(filesystem, &args.mount_point, &options)?;
-    let unmounter = session.unmounter();
-    // Only this function mounts.
-    let _ = SERVED.set(unmounter.clone());
-    std::thread::spawn(move || unmount_on_signal(signals, &unmounter));
-    if let Some(output) = output {
-        // A working directory that cannot be left stays busy; the mount works without this.
-        let _ = std::env::set_current_dir("/");
-        output.report_ready();
-    }
-    Ok(session.run()?)
-}
-
-/// Warnings go to standard error. For a server in the background that is the log file, and its errors also go to the
-/// system's log.
-fn begin_logging(args: &MountArgs) {
-    let log = tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_target(false).without_time();
-    if args.server {
-        log.with_ansi(false).with_writer(SystemLog::new(args.image.display().to_string())).init();
-    } else {
-        // Messages that standard error refuses are lost: a report of that would go to standard error too.
-        log.log_internal_errors(false).with_writer(std::io::stderr).init();
-    }
-}
-
 /// Checks the mount point before the journal is replayed.
 fn check_mount_point(path: &Path) -> Result<(), MountError> {
     let found = std::fs::metadata(path)
         .and_then(|data| if data.is_dir() { Ok(()) } else { Err(rustix::io::Errno::NOTDIR.into()) });
     found.map_err(|source| MountError::of_mount_point(path, source))
-}
-
-/// The mount, once there is one.
-static SERVED: OnceLock<Unmounter> = OnceLock::new();
-
-/// After a panic the server must not continue: the process ends, and the image is as after a power cut.
-fn abort_on_panic() {
-    let report = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        report(info);
-        SERVED.get().inspect(|unmounter| unmounter.abort());
-        std::process::abort();
-    }));
-}
-
-fn unmount_on_signal(mut signals: Signals, unmounter: &Unmounter) {
-    for _ in signals.forever() {
-        match unmounter.unmount() {
-            Ok(Unmounted::Gone) => {}
-            // The image is closed; programs with open files do not keep the server from ending.
-            Ok(Unmounted::Detached) => {
-                unmounter.abort();
-                std::process::exit(0)
-            }
-            Err(error) => {
-                report(&error.to_string());
-                unmounter.abort();
-                std::process::exit(exit::code(&error.into()).into());
-            }
-        }
-    }
 }
 
 /// The files that replace the output of a server in the background once its mount is ready.
@@ -207,11 +139,16 @@ impl ServerOutput {
         Ok(Self { nothing, log })
     }
 
-    /// Reports to the process that started the server that it is ready, and closes the output. The mount exists, so a
-    /// failure of the report does not end it.
+    /// Reports to the process that started this one that the mount is ready, and closes the output. The mount exists, so
+    /// a failure of the report does not end it.
     fn report_ready(&self) {
         let mut out = stdout().lock();
         let _ = writeln!(out, "{READY}").and_then(|()| out.flush());
+        self.replace();
+    }
+
+    /// From now on what this process prints goes to the log file, if there is one.
+    fn replace(&self) {
         let _ = rustix::stdio::dup2_stdout(&self.nothing);
         let _ = rustix::stdio::dup2_stderr(&self.log);
     }

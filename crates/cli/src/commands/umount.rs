@@ -85,8 +85,9 @@ fn forget_helper(path: &Path) {
 fn is_dead(path: &Path) -> bool {
     let (answer, answers) = mpsc::channel();
     let path = path.to_owned();
-    std::thread::spawn(move || answer.send(std::fs::metadata(path).err().and_then(|error| error.raw_os_error())));
-    answers.recv_timeout(MAX_ASKING) == Ok(Some(Errno::NOTCONN.raw_os_error()))
+    // Attributes may be in the kernel's cache; free space is not.
+    std::thread::spawn(move || answer.send(rustix::fs::statfs(path).err()));
+    answers.recv_timeout(MAX_ASKING) == Ok(Some(Errno::NOTCONN))
 }
 
 /// Unmounts. While a program uses the mount, this tries again for the time of `--wait`.

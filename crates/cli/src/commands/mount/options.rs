@@ -54,6 +54,8 @@ pub struct MountSettings {
     pub fuse: Options,
     /// Device of an external journal.
     pub log_device: Option<PathBuf>,
+    /// The server keeps rights that it does not need.
+    pub no_sandbox: bool,
 }
 
 impl MountSettings {
@@ -88,6 +90,7 @@ impl MountSettings {
             "nowriteback" => self.fuse.cache = WriteCache::Through,
             "allow_other" => self.fuse.allow_other = true,
             "allow_root" => self.fuse.allow_root = true,
+            "nosandbox" => self.no_sandbox = true,
             "auto_unmount" => self.fuse.auto_unmount = true,
             _ if IGNORED.contains(&name) || name.starts_with("x-") => {}
             _ => match KernelOption::parse(name) {

@@ -1,0 +1,155 @@
+//! The parent of a mount: it mounts, unmounts and tells the system's log, and has no image open.
+
+use super::connection::{Connection, Message};
+use super::{MountSettings, ServerOutput, check_mount_point, this_program};
+use crate::args::MountArgs;
+use crate::exit::{self, Reported};
+use crate::screen::report;
+use crate::syslog;
+use anyhow::{Context, Result, bail};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+use xfskit_fuse::{MountError, Mounting, Served, Unmounter};
+
+/// The server, as the one sees it who unmounts.
+struct Server {
+    connection: Connection,
+    has_ended: Mutex<bool>,
+    ends: Condvar,
+}
+
+impl Served for Server {
+    /// What goes wrong then the server reports itself, and by its exit code.
+    fn close(&self) -> Result<(), MountError> {
+        // A server that has ended has closed the image, or never will.
+        let _ = self.connection.send(&Message::Close);
+        let ended = self.has_ended.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.ends.wait_while(ended, |ended| !*ended));
+        Ok(())
+    }
+
+    fn ends_within(&self, time: Duration) -> bool {
+        let ended = self.has_ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.ends.wait_timeout_while(ended, time, |ended| !*ended);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+/// Runs the parent.
+pub(super) fn run(args: &MountArgs, settings: MountSettings) -> Result<()> {
+    if args.server {
+        // Leaves the terminal's session, so that the end of the terminal does not end the mount. It fails only if this
+        // process has left it already.
+        let _ = rustix::process::setsid();
+    }
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("signals")?;
+    check_mount_point(&args.mount_point)?;
+    let output = args.server.then(|| ServerOutput::open(args.log_file.as_deref())).transpose()?;
+    let (connection, theirs) = Connection::pair().context("a pair of sockets")?;
+    let flags: &[&str] = if args.server { &["--server-process", "--server"] } else { &["--server-process"] };
+    let mut command = this_program(args, flags)?;
+    command.stdin(theirs).stdout(Stdio::null());
+    let mut child = command.spawn().context("starting the server")?;
+    // It has a copy of the server's end of the connection.
+    drop(command);
+    let server = Arc::new(Server { connection, has_ended: Mutex::new(false), ends: Condvar::new() });
+    let mut mount =
+        Mount { args, settings, output, signals: Some(signals), server: &server, mounting: None, unmounter: None };
+    let attended = mount.attend();
+    let status = child.wait().context("waiting for the server")?;
+    *server.has_ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    server.ends.notify_all();
+    attended?;
+    mount.end(status)
+}
+
+struct Mount<'a> {
+    args: &'a MountArgs,
+    settings: MountSettings,
+    output: Option<ServerOutput>,
+    signals: Option<Signals>,
+    server: &'a Arc<Server>,
+    mounting: Option<Mounting>,
+    unmounter: Option<Unmounter>,
+}
+
+impl Mount<'_> {
+    /// Does what the server's messages ask for, until it ends.
+    fn attend(&mut self) -> Result<()> {
+        while let Some(message) = self.server.connection.receive().context("the server's message")? {
+            match message {
+                Message::OpenedToRead => self.mount(true)?,
+                Message::OpenedToWrite => self.mount(false)?,
+                Message::Serving => self.begin(),
+                Message::Log(text) => syslog::send(&self.args.image.display().to_string(), &text),
+                Message::AskedToEnd => {
+                    if let Some(unmounter) = self.unmounter.clone() {
+                        std::thread::spawn(move || unmount(&unmounter));
+                    }
+                }
+                Message::Mounted(..) | Message::Close => bail!("the server sent a message that is the parent's"),
+            }
+        }
+        Ok(())
+    }
+
+    fn mount(&mut self, read_only: bool) -> Result<()> {
+        let mut options = self.settings.fuse.clone();
+        options.source = self.args.image.canonicalize().unwrap_or_else(|_| self.args.image.clone()).into();
+        options.read_only = read_only;
+        match Mounting::new(&self.args.mount_point, &options) {
+            Ok((mounting, connection, report)) => {
+                self.mounting = Some(mounting);
+                // A server that has ended says why itself.
+                let _ = self.server.connection.send(&Message::Mounted(connection, report));
+                Ok(())
+            }
+            Err(error) => {
+                // It closes the image.
+                let _ = self.server.connection.send(&Message::Close);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// The mount can be used.
+    fn begin(&mut self) {
+        let Some(mounting) = &self.mounting else { return };
+        let unmounter = mounting.unmounter(Arc::clone(self.server) as _);
+        if let Some(mut signals) = self.signals.take() {
+            let unmounter = unmounter.clone();
+            std::thread::spawn(move || signals.forever().for_each(|_| unmount(&unmounter)));
+        }
+        self.unmounter = Some(unmounter);
+        if let Some(output) = &self.output {
+            // A working directory that cannot be left stays busy; the mount works without this.
+            let _ = std::env::set_current_dir("/");
+            output.report_ready();
+        }
+    }
+
+    /// What the end of the server means.
+    fn end(&self, status: ExitStatus) -> Result<()> {
+        match (&self.unmounter, &self.mounting) {
+            // No one will serve it.
+            (None, Some(mounting)) => mounting.undo(),
+            (Some(unmounter), _) if !status.success() => unmounter.abort(),
+            _ => {}
+        }
+        match status.code() {
+            Some(0) => Ok(()),
+            Some(code) => Err(Reported(u8::try_from(code).unwrap_or(1)).into()),
+            None => bail!("the server was killed: {status}"),
+        }
+    }
+}
+
+fn unmount(unmounter: &Unmounter) {
+    if let Err(error) = unmounter.unmount() {
+        report(&error.to_string());
+        std::process::exit(exit::code(&error.into()).into());
+    }
+}

@@ -1,0 +1,96 @@
+//! The server of a mount: it opens the image, gives up its rights, and answers requests. It can neither mount nor
+//! unmount; its parent does.
+
+use super::connection::{Connection, Message};
+use super::{MountSettings, ServerOutput, check_mount_point, open_log};
+use crate::args::MountArgs;
+use crate::confined;
+use crate::exit;
+use crate::image::open_to_mount;
+use crate::screen::report;
+use crate::syslog::SystemLog;
+use anyhow::{Context, Result};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use xfskit_fuse::{MountError, Serving};
+
+/// Runs the server.
+pub(super) fn run(args: &MountArgs, settings: MountSettings) -> Result<()> {
+    abort_on_panic();
+    let connection = Connection::of_standard_input().context("the connection to the parent")?;
+    begin_logging(args, &connection);
+    // A pair of sockets is made for them, which the sandbox would forbid.
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("signals")?;
+    // Everything that may fail is done before the mount.
+    check_mount_point(&args.mount_point)?;
+    let output = args.server.then(|| ServerOutput::open(args.log_file.as_deref())).transpose()?;
+    if let (None, Some(path)) = (&output, &args.log_file) {
+        rustix::stdio::dup2_stderr(&open_log(path)?).context("standard error")?;
+    }
+    if !settings.no_sandbox {
+        confined::plan(confined::needs_of_server());
+    }
+    let filesystem = open_to_mount(&args.image, settings.log_device.as_deref(), settings.engine)?;
+    // A working directory that cannot be left stays busy; the mount works without this.
+    let _ = std::env::set_current_dir("/");
+    let read_only = filesystem.options().read_only;
+    connection.send(&if read_only { Message::OpenedToRead } else { Message::OpenedToWrite })?;
+    let Some(Message::Mounted(kernel, end_report)) = connection.receive()? else {
+        // The parent says why there is no mount.
+        return Ok(filesystem.unmount().map_err(MountError::Close)?);
+    };
+    let serving = Serving::over(filesystem, kernel, end_report, &settings.fuse)?;
+    serving.set_sandbox(confined::in_force().to_string());
+    attend(&connection, &serving);
+    let to_parent = connection.clone();
+    std::thread::spawn(move || tell_of_signals(signals, &to_parent));
+    connection.send(&Message::Serving)?;
+    if let Some(output) = output {
+        output.replace();
+    }
+    Ok(serving.run()?)
+}
+
+/// Closes the image when the parent says so, or is gone: nobody could unmount then.
+fn attend(connection: &Connection, serving: &Serving) {
+    let (connection, end) = (connection.clone(), serving.end());
+    std::thread::spawn(move || {
+        while !matches!(connection.receive(), Ok(Some(Message::Close) | None) | Err(_)) {}
+        match end.close() {
+            Ok(()) => std::process::exit(0),
+            Err(error) => {
+                report(&error.to_string());
+                std::process::exit(exit::code(&error.into()).into());
+            }
+        }
+    });
+}
+
+fn tell_of_signals(mut signals: Signals, parent: &Connection) {
+    for _ in signals.forever() {
+        // Without a parent the image is being closed.
+        let _ = parent.send(&Message::AskedToEnd);
+    }
+}
+
+/// Warnings go to standard error. For a server in the background that is the log file, and its errors also go to the
+/// system's log, by the parent.
+fn begin_logging(args: &MountArgs, connection: &Connection) {
+    let log = tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_target(false).without_time();
+    if args.server {
+        log.with_ansi(false).with_writer(SystemLog::new(connection.clone())).init();
+    } else {
+        // Messages that standard error refuses are lost: a report of that would go to standard error too.
+        log.log_internal_errors(false).with_writer(std::io::stderr).init();
+    }
+}
+
+/// After a panic the server must not continue: the process ends, and the image is as after a power cut. The parent ends
+/// the connection to the kernel.
+fn abort_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        report(info);
+        std::process::abort();
+    }));
+}

@@ -1,0 +1,70 @@
+//! A mount without its server: what the process has to do that mounts and unmounts, and reads no image.
+
+use crate::attach::{Attached, attach};
+use crate::ending::EndReport;
+use crate::mountinfo::{MountEntry, mount_at};
+use crate::options::Options;
+use crate::read_ahead;
+use crate::session::{MountError, Served, Unmounter, unmount};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A mount that this process has made. Requests wait until a server takes its connection.
+pub struct Mounting {
+    mount_point: PathBuf,
+    /// The mount, if this process can see it.
+    entry: Option<Arc<MountEntry>>,
+    /// The file for the report of how the server ends. Those who unmount find it among this process's descriptors; those
+    /// of a server that has given up its rights are root's.
+    #[allow(dead_code)] // It is only kept open.
+    report: Option<OwnedFd>,
+    /// With `auto_unmount`, the connection to the helper, which unmounts when it is closed.
+    _helper: Option<UnixStream>,
+}
+
+impl Mounting {
+    /// Mounts. Returned besides are the connection to the kernel, and the file in which the server reports how it ends.
+    ///
+    /// # Errors
+    /// [`MountError`].
+    pub fn new(mount_point: &Path, options: &Options) -> Result<(Self, OwnedFd, Option<OwnedFd>), MountError> {
+        let at = |source| MountError::of_mount_point(mount_point, source);
+        let path = mount_point.canonicalize().map_err(at)?;
+        if !std::fs::metadata(&path).map_err(at)?.is_dir() {
+            return Err(at(io::Error::from(io::ErrorKind::NotADirectory)));
+        }
+        if let Err(error) = std::fs::File::open("/dev/fuse") {
+            return Err(MountError::NoFuse(error));
+        }
+        let Attached { connection, helper } = attach(&path, options).map_err(MountError::Mount)?;
+        let entry = mount_at(&path).ok().flatten();
+        let made = entry.as_ref().map(EndReport::file_for).transpose();
+        let made = made.and_then(|report| Ok((report.as_ref().map(OwnedFd::try_clone).transpose()?, report)));
+        let mut mounting = Self { mount_point: path, entry: entry.map(Arc::new), report: None, _helper: helper };
+        match made {
+            Ok((kept, report)) => {
+                mounting.report = kept;
+                mounting.entry.as_deref().inspect(|entry| read_ahead::widen(entry));
+                Ok((mounting, connection, report))
+            }
+            Err(error) => {
+                mounting.undo();
+                Err(MountError::Mount(error))
+            }
+        }
+    }
+
+    /// A handle for unmounting.
+    pub fn unmounter(&self, served: Arc<dyn Served>) -> Unmounter {
+        Unmounter::new(served, self.mount_point.clone(), self.entry.clone())
+    }
+
+    /// Takes a mount away again that no server has taken over.
+    pub fn undo(&self) {
+        // The error that led here is the one to report.
+        let _ = unmount(&self.mount_point, true);
+    }
+}

@@ -1,0 +1,435 @@
+//! Which system calls are left: seccomp.
+//!
+//! ```text
+//! kill      a call of FORBIDDEN ends the process: nothing here makes it, so an attacker does
+//! refuse    clone3 ─▶ ENOSYS: its flags lie in memory; C libraries then use clone
+//! allow     the lists below; every other call ─▶ EPERM
+//! ```
+//! The kernel takes the most severe answer of all filters. A call that is refused and not fatal is one that a C library
+//! may try in a later version.
+//!
+//! Source of facts: seccomp(2), clone(2), mmap(2), prctl(2), `include/uapi/asm-generic/ioctls.h`,
+//! `include/uapi/linux/{fs,loop,fuse}.h`.
+
+use crate::{Confined, SandboxError};
+use libc::c_long;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+};
+use std::collections::BTreeMap;
+
+/// Which system calls a program makes beyond memory, threads, time, waiting and its open files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Calls {
+    /// Opening files for reading: a program that looks at data.
+    Look,
+    /// All that the file trees of a host need.
+    Move,
+    /// A server that answers over connections that it has.
+    Serve(IoUring),
+}
+
+/// Whether a server's requests may come by io_uring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoUring {
+    /// They come by `read`.
+    Not,
+    /// The kernel offers it.
+    Offered,
+}
+
+/// Calls that end the process: starting programs, other processes, the network, mounts, namespaces, users, the kernel.
+pub const FORBIDDEN: &[c_long] = &[
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_pidfd_open,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_pidfd_send_signal,
+    libc::SYS_kill,
+    libc::SYS_socket,
+    libc::SYS_socketpair,
+    libc::SYS_connect,
+    libc::SYS_bind,
+    libc::SYS_listen,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_setuid,
+    libc::SYS_setgid,
+    libc::SYS_setreuid,
+    libc::SYS_setregid,
+    libc::SYS_setresuid,
+    libc::SYS_setresgid,
+    libc::SYS_setfsuid,
+    libc::SYS_setfsgid,
+    libc::SYS_setgroups,
+    libc::SYS_capset,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_adjtimex,
+    libc::SYS_clock_adjtime,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_syslog,
+    libc::SYS_vhangup,
+];
+
+/// Memory, threads, signals of its own, time and waiting; and what is done with files that are open.
+const ALWAYS: &[c_long] = &[
+    // Memory; mmap and mprotect have conditions.
+    libc::SYS_brk,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_mincore,
+    libc::SYS_membarrier,
+    libc::SYS_get_mempolicy,
+    // Threads; clone has conditions.
+    libc::SYS_futex,
+    libc::SYS_set_robust_list,
+    libc::SYS_get_robust_list,
+    libc::SYS_set_tid_address,
+    libc::SYS_rseq,
+    libc::SYS_sched_yield,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_getscheduler,
+    libc::SYS_sched_setscheduler,
+    libc::SYS_sched_getparam,
+    libc::SYS_getcpu,
+    libc::SYS_gettid,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    // Who it is.
+    libc::SYS_getpid,
+    libc::SYS_getppid,
+    libc::SYS_getuid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getegid,
+    libc::SYS_uname,
+    libc::SYS_sysinfo,
+    libc::SYS_getrusage,
+    libc::SYS_getrlimit,
+    libc::SYS_umask,
+    // Signals; tgkill has a condition.
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_rt_sigpending,
+    libc::SYS_sigaltstack,
+    libc::SYS_restart_syscall,
+    // Time and waiting.
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_getres,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_nanosleep,
+    libc::SYS_gettimeofday,
+    libc::SYS_getrandom,
+    libc::SYS_ppoll,
+    libc::SYS_pselect6,
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_eventfd2,
+    libc::SYS_timerfd_create,
+    libc::SYS_timerfd_settime,
+    // Open files.
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_readv,
+    libc::SYS_writev,
+    libc::SYS_pread64,
+    libc::SYS_pwrite64,
+    libc::SYS_preadv,
+    libc::SYS_pwritev,
+    libc::SYS_preadv2,
+    libc::SYS_pwritev2,
+    libc::SYS_lseek,
+    libc::SYS_close,
+    libc::SYS_close_range,
+    libc::SYS_dup,
+    libc::SYS_dup3,
+    libc::SYS_pipe2,
+    libc::SYS_fcntl,
+    libc::SYS_flock,
+    libc::SYS_fstat,
+    libc::SYS_fstatfs,
+    libc::SYS_fsync,
+    libc::SYS_fdatasync,
+    libc::SYS_sync_file_range,
+    libc::SYS_syncfs,
+    libc::SYS_fallocate,
+    libc::SYS_ftruncate,
+    libc::SYS_fadvise64,
+    libc::SYS_readahead,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_shutdown,
+    libc::SYS_getsockopt,
+    libc::SYS_setsockopt,
+    libc::SYS_getsockname,
+    libc::SYS_getpeername,
+    // Files by name, for reading: Landlock has the last word.
+    libc::SYS_openat,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
+    libc::SYS_statfs,
+    libc::SYS_readlinkat,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_getcwd,
+    libc::SYS_getdents64,
+];
+
+/// The same where the processor has calls from before these.
+#[cfg(target_arch = "x86_64")]
+const ALWAYS_OLD: &[c_long] = &[
+    libc::SYS_arch_prctl,
+    libc::SYS_poll,
+    libc::SYS_select,
+    libc::SYS_epoll_wait,
+    libc::SYS_epoll_create,
+    libc::SYS_pipe,
+    libc::SYS_dup2,
+    libc::SYS_eventfd,
+    libc::SYS_time,
+    libc::SYS_stat,
+    libc::SYS_lstat,
+    libc::SYS_open,
+    libc::SYS_access,
+    libc::SYS_readlink,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const ALWAYS_OLD: &[c_long] = &[];
+
+/// File trees of a host.
+const MOVES: &[c_long] = &[
+    libc::SYS_openat2,
+    libc::SYS_mkdirat,
+    libc::SYS_mknodat,
+    libc::SYS_symlinkat,
+    libc::SYS_linkat,
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
+    libc::SYS_unlinkat,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_utimensat,
+    libc::SYS_truncate,
+    libc::SYS_chdir,
+    libc::SYS_fchdir,
+    libc::SYS_copy_file_range,
+    libc::SYS_sync,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_getxattr,
+    libc::SYS_lgetxattr,
+    libc::SYS_fgetxattr,
+    libc::SYS_listxattr,
+    libc::SYS_llistxattr,
+    libc::SYS_flistxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    /* fchmodat2, which libc does not name for every target */ 452,
+];
+
+#[cfg(target_arch = "x86_64")]
+const MOVES_OLD: &[c_long] = &[
+    libc::SYS_mkdir,
+    libc::SYS_rmdir,
+    libc::SYS_mknod,
+    libc::SYS_symlink,
+    libc::SYS_link,
+    libc::SYS_rename,
+    libc::SYS_unlink,
+    libc::SYS_chmod,
+    libc::SYS_chown,
+    libc::SYS_lchown,
+    libc::SYS_utimes,
+    libc::SYS_creat,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const MOVES_OLD: &[c_long] = &[];
+
+/// A server keeps a memory file by which it reports how it ended, and asks for the directory that it leaves.
+const SERVES: &[c_long] = &[libc::SYS_memfd_create, libc::SYS_chdir];
+const RINGS: &[c_long] = &[libc::SYS_io_uring_setup, libc::SYS_io_uring_register, libc::SYS_io_uring_enter];
+
+/// Requests to devices and open files.
+const IOCTLS: &[u64] = &[
+    0x5401,      // TCGETS: is it a terminal
+    0x5413,      // TIOCGWINSZ: how wide is it
+    0x5421,      // FIONBIO
+    0x541b,      // FIONREAD
+    0x8004_e500, // FUSE_DEV_IOC_CLONE
+    0x1268,      // BLKSSZGET
+    0x127b,      // BLKPBSZGET
+    0x125e,      // BLKROGET
+    0x1277,      // BLKDISCARD
+    0x127f,      // BLKZEROOUT
+    0x8008_1272, // BLKGETSIZE64
+    0x4c05,      // LOOP_GET_STATUS64
+    0x4004_9409, // FICLONE
+    0x4020_940d, // FICLONERANGE
+    0x8008_6601, // FS_IOC_GETFLAGS
+    0x4008_6602, // FS_IOC_SETFLAGS
+    0x801c_581f, // FS_IOC_FSGETXATTR
+    0x401c_5820, // FS_IOC_FSSETXATTR
+];
+
+/// Names of threads and of memory.
+const PRCTLS: &[u64] = &[libc::PR_SET_NAME as u64, libc::PR_GET_NAME as u64, 0x5356_4d41 /* PR_SET_VMA */];
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+fn condition(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompCondition, SandboxError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value).map_err(refused)
+}
+
+fn rule(conditions: Vec<SeccompCondition>) -> Result<SeccompRule, SandboxError> {
+    SeccompRule::new(conditions).map_err(refused)
+}
+
+fn refused(error: impl std::fmt::Display) -> SandboxError {
+    SandboxError::Calls(error.to_string())
+}
+
+/// One rule for each value that an argument may have.
+fn one_of(argument: u8, values: &[u64]) -> Result<Vec<SeccompRule>, SandboxError> {
+    values.iter().map(|value| rule(vec![condition(argument, SeccompCmpOp::Eq, *value)?])).collect()
+}
+
+fn without_conditions(lists: &[&[c_long]]) -> Rules {
+    lists.iter().flat_map(|list| list.iter()).map(|&call| (number(call), Vec::new())).collect()
+}
+
+/// A number of a system call, which some targets have in 32 bits.
+#[allow(clippy::useless_conversion)]
+fn number(call: c_long) -> i64 {
+    i64::from(call)
+}
+
+fn allowed(calls: Calls) -> Result<Rules, SandboxError> {
+    let mut rules = without_conditions(&[ALWAYS, ALWAYS_OLD]);
+    let more: &[&[c_long]] = match calls {
+        Calls::Look => &[],
+        Calls::Move => &[MOVES, MOVES_OLD],
+        Calls::Serve(IoUring::Not) => &[SERVES],
+        Calls::Serve(IoUring::Offered) => &[SERVES, RINGS],
+    };
+    rules.extend(without_conditions(more));
+    // Memory that is not executable.
+    let executable = libc::PROT_EXEC as u64;
+    for call in [libc::SYS_mmap, libc::SYS_mprotect] {
+        let data_only = condition(2, SeccompCmpOp::MaskedEq(executable), 0)?;
+        rules.insert(number(call), vec![rule(vec![data_only])?]);
+    }
+    // Threads, and nothing that has namespaces of its own.
+    let namespaces = libc::CLONE_NEWNS
+        | libc::CLONE_NEWUSER
+        | libc::CLONE_NEWPID
+        | libc::CLONE_NEWNET
+        | libc::CLONE_NEWIPC
+        | libc::CLONE_NEWUTS
+        | libc::CLONE_NEWCGROUP;
+    let thread = libc::CLONE_THREAD as u64;
+    let flags = thread | u64::from(namespaces.cast_unsigned());
+    rules.insert(number(libc::SYS_clone), vec![rule(vec![condition(0, SeccompCmpOp::MaskedEq(flags), thread)?])?]);
+    // The filter before this one answers it; of two refusals the last one's error would be taken.
+    rules.insert(number(libc::SYS_clone3), Vec::new());
+    // Signals to itself: abort.
+    rules.insert(number(libc::SYS_tgkill), one_of(0, &[std::process::id().into()])?);
+    if cfg!(target_env = "musl") {
+        // Its abort names the thread alone.
+        rules.insert(number(libc::SYS_tkill), Vec::new());
+    }
+    // Limits of its own, to read.
+    let own = vec![rule(vec![condition(0, SeccompCmpOp::Eq, 0)?, condition(2, SeccompCmpOp::Eq, 0)?])?];
+    rules.insert(number(libc::SYS_prlimit64), own);
+    rules.insert(number(libc::SYS_ioctl), one_of(1, IOCTLS)?);
+    rules.insert(number(libc::SYS_prctl), one_of(0, PRCTLS)?);
+    Ok(rules)
+}
+
+fn compile(rules: Rules, otherwise: SeccompAction, then: SeccompAction) -> Result<BpfProgram, SandboxError> {
+    let target = std::env::consts::ARCH.try_into().map_err(refused)?;
+    let filter = SeccompFilter::new(rules, otherwise, then, target).map_err(refused)?;
+    filter.try_into().map_err(refused)
+}
+
+/// Leaves all threads of the process these system calls.
+///
+/// # Errors
+/// `Calls` when the kernel refuses a filter that it should know; a kernel without seccomp is no error.
+pub fn filter_calls(calls: Calls) -> Result<Confined, SandboxError> {
+    let fatal = compile(without_conditions(&[FORBIDDEN]), SeccompAction::Allow, SeccompAction::KillProcess)?;
+    let opaque = without_conditions(&[&[libc::SYS_clone3]]);
+    let opaque = compile(opaque, SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32))?;
+    let refusal = SeccompAction::Errno(libc::EPERM as u32);
+    let allowed = compile(allowed(calls)?, refusal, SeccompAction::Allow)?;
+    // Installing a filter is a call that the last one refuses.
+    for filter in [fatal, opaque, allowed] {
+        match seccompiler::apply_filter_all_threads(&filter) {
+            Ok(()) => {}
+            Err(seccompiler::Error::Seccomp(error) | seccompiler::Error::Prctl(error))
+                if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) =>
+            {
+                return Ok(Confined::default());
+            }
+            Err(error) => return Err(refused(error)),
+        }
+    }
+    Ok(Confined { landlock: None, seccomp: true })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_call_is_both_forbidden_and_allowed() {
+        for calls in [Calls::Look, Calls::Move, Calls::Serve(IoUring::Offered)] {
+            let rules = allowed(calls).unwrap();
+            assert!(FORBIDDEN.iter().all(|call| !rules.contains_key(&number(*call))), "{calls:?}");
+        }
+    }
+}

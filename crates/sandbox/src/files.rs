@@ -1,0 +1,72 @@
+//! Which files may still be opened: Landlock.
+//!
+//! Landlock looks at what is opened, made, renamed, linked and removed; at files that are open already only for
+//! truncation and the like if they were opened under its rules. Names can be looked up, and attributes of files be
+//! read, everywhere.
+//!
+//! Source of facts: landlock(7), `Documentation/userspace-api/landlock.rst`, Linux 6.18.
+
+use crate::{Confined, Needs, SandboxError};
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, NetPort, PathBeneath, PathFd,
+    Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
+};
+
+/// The newest version whose rules are known here.
+const KNOWN: ABI = ABI::V7;
+
+/// What a file or folder is needed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileUse {
+    /// Reading, and listing.
+    Read,
+    /// Reading and writing of what exists, ioctl of a device included.
+    Write,
+    /// All of that, and to make, rename, link and remove files.
+    Change,
+}
+
+impl FileUse {
+    fn access(self) -> BitFlags<AccessFs> {
+        let read = AccessFs::ReadFile | AccessFs::ReadDir;
+        match self {
+            Self::Read => read,
+            Self::Write => read | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev,
+            Self::Change => AccessFs::from_all(KNOWN) & !BitFlags::from(AccessFs::Execute),
+        }
+    }
+}
+
+/// Restricts the calling thread, and those that it starts, to the files and ports of `needs`.
+pub(crate) fn restrict(needs: &Needs) -> Result<Confined, SandboxError> {
+    let mut scope = Scope::from_all(KNOWN);
+    if needs.abstract_sockets {
+        scope.remove(Scope::AbstractUnixSocket);
+    }
+    let rules = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(KNOWN))?
+        .handle_access(AccessNet::from_all(KNOWN))?
+        .scope(scope)?;
+    let mut rules = rules.create()?;
+    for (path, used_for) in &needs.files {
+        // What is not there, or cannot be looked up, cannot be opened either.
+        let Ok(fd) = PathFd::new(path) else { continue };
+        let mut access = used_for.access();
+        if !path.is_dir() {
+            access &= AccessFs::from_file(KNOWN);
+        }
+        rules = rules.add_rule(PathBeneath::new(fd, access))?;
+    }
+    for &port in &needs.ports {
+        rules = rules.add_rule(NetPort::new(port, AccessNet::ConnectTcp))?;
+    }
+    let status = rules.restrict_self()?;
+    let landlock = match status.landlock {
+        LandlockStatus::Available { effective_abi, .. } if status.ruleset != RulesetStatus::NotEnforced => {
+            Some((effective_abi as i32).min(KNOWN as i32))
+        }
+        _ => None,
+    };
+    Ok(Confined { landlock, seccomp: false })
+}

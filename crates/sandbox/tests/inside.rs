@@ -1,0 +1,161 @@
+//! What a process can do after it has given up its rights: each try runs in a process of its own, this same program.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, Write};
+use std::net::TcpStream;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use xfskit_sandbox::{Calls, FORBIDDEN, FileUse, IoUring, Needs, confine_thread, filter_calls};
+
+const TRY: &str = "XFSKIT_TRY";
+const FOLDER: &str = "XFSKIT_TRY_FOLDER";
+const SIGSYS: i32 = 31;
+/// Exit codes of a try.
+const REFUSED: i32 = 10;
+const DONE: i32 = 11;
+
+type Try = fn(&Path) -> std::io::Result<()>;
+
+/// What is tried, with which calls left, and how it must end: `None` for killed by the filter.
+const TRIES: &[(&str, Calls, Option<i32>, Try)] = &[
+    ("reads the file", Calls::Look, Some(DONE), |at| fs::read(at.join("read")).map(drop)),
+    ("writes the file that is read", Calls::Look, Some(REFUSED), |at| fs::write(at.join("read"), "x")),
+    ("reads another file", Calls::Look, Some(REFUSED), |at| fs::read(at.join("other")).map(drop)),
+    ("lists a folder", Calls::Look, Some(REFUSED), |_| fs::read_dir("/etc").map(drop)),
+    ("writes the file that is written", Calls::Look, Some(DONE), |at| fs::write(at.join("written"), "x")),
+    ("makes a file", Calls::Move, Some(REFUSED), |at| File::create_new(at.join("new")).map(drop)),
+    ("makes a file where that is allowed", Calls::Move, Some(DONE), |at| {
+        fs::write(at.join("tree/new"), "x")?;
+        fs::rename(at.join("tree/new"), at.join("tree/newer"))?;
+        fs::create_dir(at.join("tree/dir"))?;
+        fs::remove_dir(at.join("tree/dir"))?;
+        fs::remove_file(at.join("tree/newer"))
+    }),
+    ("makes a folder without those calls", Calls::Look, Some(REFUSED), |at| fs::create_dir(at.join("tree/dir"))),
+    ("starts a program", Calls::Move, Some(REFUSED), |_| Command::new("/bin/true").status().map(drop)),
+    ("connects", Calls::Move, None, |_| TcpStream::connect("127.0.0.1:9").map(drop)),
+    ("has threads", Calls::Look, Some(DONE), |_| {
+        std::thread::spawn(|| vec![7; 10 << 20].len()).join().map(drop).map_err(|_| std::io::Error::other("panicked"))
+    }),
+    ("uses what it has open", Calls::Serve(IoUring::Not), Some(DONE), |_| {
+        let mut file: File = rustix::fs::memfd_create("x", rustix::fs::MemfdFlags::CLOEXEC)?.into();
+        file.write_all(b"contents")?;
+        file.rewind()?;
+        file.read_to_string(&mut String::new())?;
+        file.sync_all()
+    }),
+    ("aborts", Calls::Look, Some(-6), |_| std::process::abort()),
+    ("gets capabilities back", Calls::Look, Some(DONE), |_| {
+        let status = fs::read_to_string("/proc/thread-self/status")?;
+        let has_none = ["CapPrm:", "CapEff:", "CapInh:", "CapAmb:"].iter().all(|set| {
+            let line = status.lines().find_map(|line| line.strip_prefix(set));
+            line.is_some_and(|line| line.trim().trim_start_matches('0').is_empty())
+        });
+        let is_sealed = status.contains("NoNewPrivs:\t1") && status.contains("Seccomp:\t2");
+        if has_none && is_sealed { Ok(()) } else { Err(std::io::Error::other(status)) }
+    }),
+];
+
+fn needs(at: &Path, calls: Calls) -> Needs {
+    let mut needs = Needs::new(calls);
+    needs.files = vec![
+        (at.join("read"), FileUse::Read),
+        (at.join("written"), FileUse::Write),
+        (at.join("tree"), FileUse::Change),
+        ("/proc/thread-self/status".into(), FileUse::Read),
+        (at.join("missing"), FileUse::Read),
+    ];
+    needs
+}
+
+fn enter(at: &Path, calls: Calls) {
+    let needs = needs(at, calls);
+    let confined = confine_thread(&needs).unwrap().and(filter_calls(calls).unwrap());
+    assert!(confined.seccomp && confined.landlock.is_some(), "{confined}");
+}
+
+/// The process of a try.
+#[test]
+fn a_try() {
+    let (Ok(what), Some(at)) = (std::env::var(TRY), std::env::var_os(FOLDER)) else { return };
+    let at = PathBuf::from(at);
+    // This thread is not the process's first one, which waits; what belongs to threads is this one's alone.
+    if let Some(number) = what.strip_prefix("call ") {
+        enter(&at, Calls::Move);
+        make_call(number.parse().unwrap());
+        std::process::exit(DONE);
+    }
+    let (_, calls, _, attempt) = TRIES.iter().find(|(name, ..)| *name == what).unwrap();
+    enter(&at, *calls);
+    match attempt(&at) {
+        Ok(()) => std::process::exit(DONE),
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => std::process::exit(REFUSED),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[allow(unsafe_code)]
+fn make_call(number: i64) {
+    // SAFETY: the kernel ends the process instead of making the call; with these arguments none would write to memory.
+    unsafe { libc::syscall(number, -1, 0, 0, 0, 0, 0) };
+}
+
+fn outcome(what: &str, at: &Path) -> ExitStatus {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "a_try", "--nocapture"]).env(TRY, what).env(FOLDER, at);
+    let output = command.output().unwrap();
+    if output.status.code() == Some(101) {
+        panic!("{what}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    output.status
+}
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["read", "written", "other"] {
+        fs::write(folder.path().join(name), "contents").unwrap();
+    }
+    fs::create_dir(folder.path().join("tree")).unwrap();
+    folder
+}
+
+/// Whether this kernel has both; without them nothing can be looked at.
+fn is_offered() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let offered = status.contains("Seccomp:") && Path::new("/proc/sys/kernel/seccomp").exists();
+    if !offered {
+        println!("skipped: this kernel has no seccomp");
+    }
+    offered
+}
+
+#[test]
+fn what_was_given_up_is_refused_and_the_rest_works() {
+    if !is_offered() {
+        return;
+    }
+    let folder = folder();
+    for (what, _, expected, _) in TRIES {
+        let status = outcome(what, folder.path());
+        match expected {
+            Some(code) if *code < 0 => assert_eq!(status.signal(), Some(-code), "{what}"),
+            Some(code) => assert_eq!(status.code(), Some(*code), "{what}: {status}"),
+            None => assert_eq!(status.signal(), Some(SIGSYS), "{what}: {status}"),
+        }
+    }
+    assert!(!folder.path().join("new").exists());
+    assert_eq!(fs::read(folder.path().join("read")).unwrap(), b"contents");
+}
+
+#[test]
+fn every_forbidden_call_ends_the_process() {
+    if !is_offered() {
+        return;
+    }
+    let folder = folder();
+    for call in FORBIDDEN {
+        let status = outcome(&format!("call {call}"), folder.path());
+        assert_eq!(status.signal(), Some(SIGSYS), "call {call}: {status}");
+    }
+}
