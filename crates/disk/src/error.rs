@@ -31,6 +31,8 @@ pub enum DiskError {
     /// The part that was named does not exist, or cannot be used.
     #[error("{operand}: {why}{there_is}")]
     Part {
+        /// What kind of reason `why` is.
+        fault: PartFault,
         /// The operand, as the user named it.
         operand: String,
         /// Why it cannot be used.
@@ -54,6 +56,17 @@ pub enum DiskError {
         /// The system's error.
         source: io::Error,
     },
+}
+
+/// What is wrong with the part that an operand names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartFault {
+    /// There is none, or none that can be told from others.
+    NotOne,
+    /// No part is named, and there is no XFS filesystem.
+    NoXfs,
+    /// It is there and cannot be used.
+    Unusable,
 }
 
 impl DiskError {

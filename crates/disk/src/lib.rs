@@ -40,14 +40,16 @@ mod mbr;
 mod operand;
 mod qcow2;
 mod table;
+mod tree;
 mod vmdk;
 mod window;
 
 pub use container::{Container, Format};
 pub use contents::{Contents, LVM_MEMBER, XFS, contents};
-pub use disks::{Disk, Disks, Found, FoundGroup, Unnamed, VolumeKind};
-pub use error::DiskError;
+pub use disks::{Chosen, Disk, Disks, Found, FoundGroup, Unnamed, VolumeKind};
+pub use error::{DiskError, PartFault};
 pub use lvm::{Group, PhysicalVolume, Volume, groups, physical_volume};
 pub use operand::{Operand, Part};
 pub use table::{Partition, Table, TableKind, table};
+pub use tree::Tree;
 pub use window::{Segment, Stripe, Window};
