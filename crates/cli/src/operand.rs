@@ -18,10 +18,11 @@ use crate::mounted::explain_open;
 use crate::network;
 use anyhow::{Context, Error, Result};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use xfskit::device::{Access, BlockDevice, Holder, OpenError};
-use xfskit_disk::{Chosen, Container, DiskError, Disks, Format, Operand, Part, Unnamed};
+use xfskit::device::{Access, BlockDevice, Holder, OpenError, share_storage};
+use xfskit_disk::{Chosen, Container, DiskError, Disks, Operand, Part, Unnamed};
 
 /// An open part of a disk.
 pub struct Opened {
@@ -80,10 +81,8 @@ pub fn open(operand: &Path, access: Access, unnamed: Unnamed) -> Result<Opened> 
 ///
 /// # Errors
 /// As [`open`], but for the part.
-pub fn open_tree(operand: &Path) -> Result<(Operand, Disks)> {
-    let decoded = decode(operand)?;
-    let disks = open_disks(&decoded, Access::Read)?;
-    Ok((decoded, disks))
+pub fn open_tree(operand: &Path) -> Result<Disks> {
+    open_disks(&decode(operand)?, Access::Read)
 }
 
 fn open_disks(operand: &Operand, access: Access) -> Result<Disks> {
@@ -117,12 +116,19 @@ pub fn decode(operand: &Path) -> Result<Operand, DiskError> {
 /// a server. A file that does not exist is one.
 ///
 /// # Errors
-/// As [`decode`].
+/// As [`decode`]; `Missing` for a part of a disk that does not exist.
 pub fn is_plain(operand: &Path) -> Result<bool> {
     let decoded = decode(operand)?;
     let [path] = &decoded.paths[..] else { return Ok(false) };
     if decoded.part != Part::Unnamed || network::is_address(path) {
         return Ok(false);
+    }
+    if !path.exists() {
+        // Made, it would be a file of that name; meant is a part of a disk that is not there.
+        return match Operand::decode(operand.as_os_str(), |path| !path.as_os_str().as_bytes().contains(&b'#')) {
+            Ok(Operand { paths, part }) if part != Part::Unnamed => Err(OpenError::Missing(paths[0].clone()).into()),
+            _ => Ok(true),
+        };
     }
     // What is wrong with a file that cannot be read is reported when it is opened.
     Ok(!Container::is_virtual(path).unwrap_or(false))
@@ -138,6 +144,14 @@ pub fn canonical(operand: &Path) -> PathBuf {
     let Ok(decoded) = decode(operand) else { return operand.into() };
     let paths = decoded.paths.iter().map(|path| canonical_file(path)).collect();
     Operand { paths, part: decoded.part }.to_os_string().into()
+}
+
+/// Whether two operands name the same part of the same files, by whatever names.
+pub fn is_same(a: &Path, b: &Path) -> bool {
+    let (Ok(a), Ok(b)) = (decode(a), decode(b)) else { return false };
+    let data = |path: &Path| std::fs::metadata(path).ok();
+    let is_same = |(a, b): (&PathBuf, &PathBuf)| data(a).zip(data(b)).is_some_and(|(a, b)| share_storage(&a, &b));
+    a.part == b.part && a.paths.len() == b.paths.len() && a.paths.iter().zip(&b.paths).all(is_same)
 }
 
 fn canonical_file(path: &Path) -> PathBuf {

@@ -210,7 +210,7 @@ impl Disks {
 
     /// Whether a partition or a volume contains anything that is known, so that the disk is not itself a filesystem
     /// whose first sector was overwritten by a table.
-    fn holds_known_parts(&self) -> bool {
+    pub fn holds_known_parts(&self) -> bool {
         let mut parts = self.disks.iter().flat_map(|disk| &disk.partitions);
         !self.groups.is_empty() || parts.any(|part| part.contents.format.is_some())
     }

@@ -75,7 +75,10 @@ impl DiskError {
     }
 }
 
-/// How QEMU makes a block device of an image in `format`.
+/// How QEMU serves an image in `format`, so that it can be used through NBD.
 pub(crate) fn attach(path: &Path, format: &str) -> String {
-    format!("make a block device of it with: qemu-nbd -f {format} -c /dev/nbd0 {}", path.display())
+    let path = path.display();
+    format!(
+        "serve it with: qemu-nbd -t -f {format} -k /tmp/nbd.sock {path}; then name nbd+unix:///?socket=/tmp/nbd.sock"
+    )
 }

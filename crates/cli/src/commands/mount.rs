@@ -15,6 +15,7 @@ pub use options::{MountSettings, parse_engine, parse_logging};
 use crate::args::MountArgs;
 use crate::exit::{self, Reported};
 use crate::image::open_to_mount;
+use crate::operand;
 use crate::screen::report;
 use crate::syslog::SystemLog;
 use anyhow::{Context, Result, bail};
@@ -122,7 +123,7 @@ fn serve(args: &MountArgs, settings: MountSettings) -> Result<()> {
     if let (None, Some(path)) = (&output, &args.log_file) {
         rustix::stdio::dup2_stderr(&open_log(path)?).context("standard error")?;
     }
-    let image = args.image.canonicalize().unwrap_or_else(|_| args.image.clone());
+    let image = operand::canonical(&args.image);
     let filesystem = open_to_mount(&args.image, settings.log_device.as_deref(), settings.engine)?;
     let mut options = settings.fuse;
     options.source = image.into();
