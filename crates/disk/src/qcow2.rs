@@ -22,6 +22,7 @@
 //!
 //! Source of facts: QEMU's docs/interop/qcow2.
 
+use crate::bytes::u64_at;
 use crate::error::{DiskError, attach};
 use crate::room::Room;
 use imago::file::File as ImagoFile;
@@ -102,7 +103,9 @@ struct Header {
     size_bytes: u64,
     encryption: u32,
     l1_entries: u32,
+    refcount_table: u64,
     refcount_table_clusters: u32,
+    refcount_order: u32,
     snapshots: u32,
     incompatible: u64,
     autoclear: u64,
@@ -119,7 +122,9 @@ fn decode_header(bytes: &[u8]) -> Header {
         size_bytes: long(24),
         encryption: word(32),
         l1_entries: word(36),
+        refcount_table: long(48),
         refcount_table_clusters: word(56),
+        refcount_order: if version >= 3 { word(96) } else { 4 },
         snapshots: word(60),
         incompatible: newer(long(INCOMPATIBLE as usize)),
         autoclear: newer(long(88)),
@@ -300,7 +305,39 @@ fn verify_lower(path: &Path, lower: &Lower, access: Access) -> Result<(), DiskEr
     let mut bytes = [0; HEADER_BYTES];
     // Bytes behind the end of the file read as zeros.
     lower.read(&mut bytes[..], 0).map_err(|source| DiskError::io(path, source))?;
-    verify_header(path, &decode_header(&bytes), access)
+    let header = decode_header(&bytes);
+    verify_header(path, &header, access)?;
+    if access == Access::Write { verify_counts(path, lower, &header) } else { Ok(()) }
+}
+
+/// Checks the table of reference counts of an image that is to be written. Imago takes a cluster without a count for a
+/// free one, the header's too, and goes through holes of the table by recursion.
+fn verify_counts(path: &Path, lower: &Lower, header: &Header) -> Result<(), DiskError> {
+    let failed = |source| DiskError::io(path, source);
+    let damaged = |what: &str| DiskError::Damaged { path: path.into(), what: format!("qcow2: {what}") };
+    let cluster = 1u64 << header.cluster_bits;
+    let mut table = vec![0; (u64::from(header.refcount_table_clusters) * cluster) as usize];
+    lower.read(&mut table[..], header.refcount_table).map_err(failed)?;
+    let entries: Vec<u64> = table.chunks_exact(8).map(|entry| u64_at(entry, 0).swap_bytes()).collect();
+    let used = entries.iter().position(|entry| *entry == 0).unwrap_or(entries.len());
+    if used == 0 || entries[used..].iter().any(|entry| *entry != 0) {
+        return Err(damaged("the table of reference counts has holes; qemu-img convert makes a sound copy"));
+    }
+    let end = lower.dyn_size().map_err(failed)?;
+    if entries[..used].iter().any(|entry| !entry.is_multiple_of(cluster) || *entry >= end) {
+        return Err(damaged("the table of reference counts points past the end of the file"));
+    }
+    let mut count = [0; 8];
+    lower.read(&mut count[..], entries[0]).map_err(failed)?;
+    let of_header = match header.refcount_order {
+        order @ 0..3 => u64::from(count[0]) & ((1 << (1 << order)) - 1),
+        order @ 3..=6 => count[..1 << (order - 3)].iter().fold(0, |value, byte| value << 8 | u64::from(*byte)),
+        _ => return Err(damaged("the size of a reference count is not known")),
+    };
+    if of_header == 0 {
+        return Err(damaged("the reference counts say that the header's cluster is free"));
+    }
+    Ok(())
 }
 
 /// Opens one file of a chain, and those below it. `lower` is another handle of `file`.
