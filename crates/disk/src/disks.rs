@@ -238,7 +238,7 @@ impl Disks {
         Ok(Chosen { part, device, extents: vec![(0, offset..end)] })
     }
 
-    fn refuse(&self, part: &Part, fault: PartFault, why: &str) -> DiskError {
+    pub(crate) fn refuse(&self, part: &Part, fault: PartFault, why: &str) -> DiskError {
         let operand = Operand { paths: self.operand.paths.clone(), part: part.clone() };
         let there_is = format!("; there is:\n{self}").trim_end().into();
         DiskError::Part { fault, operand: operand.to_string(), why: why.into(), there_is }

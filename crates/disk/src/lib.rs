@@ -34,6 +34,7 @@ mod damage;
 mod disks;
 mod error;
 mod gpt;
+mod grow;
 mod lvm;
 mod lvm_text;
 mod mbr;
