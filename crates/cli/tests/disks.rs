@@ -1,5 +1,5 @@
-//! Commands on whole disks: partitions, LVM2, qcow2, a server. The disks are made by sfdisk, lvm2 and qemu-img, and what
-//! the commands write is read by qemu-img, xfs_repair and the kernel.
+//! Commands on whole disks: partitions, LVM2, qcow2, a server. The disks are made by sfdisk, lvm2 and qemu-img, and
+//! what the commands write is read by qemu-img, xfs_repair and the kernel.
 
 mod common;
 

@@ -5,8 +5,8 @@
 //!       │                    └▶ table ─▶ Found (one a partition)
 //!       └▶ FoundGroup (LVM2, across the disks) ─▶ Found (one a volume)
 //! ```
-//! Everything is read when the operand is opened, and nothing is written. [`Disks::find`] then gives one device. How the
-//! tree is shown is in `tree`.
+//! Everything is read when the operand is opened, and nothing is written. [`Disks::find`] then gives one device. How
+//! the tree is shown is in `tree`.
 
 use crate::container::{Container, Format};
 use crate::contents::{Contents, LVM_MEMBER, contents};

@@ -7,8 +7,8 @@
 //! MBR   the first sector, which a disk writes as a whole         ─ flush ─
 //! ```
 //! After a power failure at any place there is a copy of the table with right checksums, with the old size of the
-//! partition or the new one. Where the first copy was cut in the middle, its checksums are wrong, and every program uses
-//! the backup.
+//! partition or the new one. Where the first copy was cut in the middle, its checksums are wrong, and every program
+//! uses the backup.
 //!
 //! Refused: a table whose first copy is damaged already (a program that mends tables comes first), logical partitions,
 //! whose extended partition would have to grow before, and whatever is no partition.
@@ -56,8 +56,8 @@ impl Disks {
     /// moves to the end of the disk. The devices that were chosen before keep their sizes: open the disk again.
     ///
     /// # Errors
-    /// As [`Self::most_bytes`]; `Part` for a size that is smaller than that of now, larger than there is room for, or no
-    /// multiple of the table's sectors. With an I/O error the partition has its old size or the new one.
+    /// As [`Self::most_bytes`]; `Part` for a size that is smaller than that of now, larger than there is room for, or
+    /// no multiple of the table's sectors. With an I/O error the partition has its old size or the new one.
     pub fn grow(&self, part: &Part, size_bytes: u64) -> Result<(), DiskError> {
         let growable = self.growable(part)?;
         let sector_bytes = match growable.kind {

@@ -6,8 +6,8 @@
 //! ```
 //! Imago writes a new table behind the end of the file and then the entry that points to it, without a flush between.
 //! After a power failure the entry may be there and the file as short as before. `qemu-img check -r all` does not mend
-//! an entry that points past the end. So the file is made longer, and that is made durable, before anything is allocated
-//! there: a table that did not arrive is then one of zeros, which refers to nothing.
+//! an entry that points past the end. So the file is made longer, and that is made durable, before anything is
+//! allocated there: a table that did not arrive is then one of zeros, which refers to nothing.
 //!
 //! Invariant: everything that imago has allocated lies below `used`, and `used` is not above `durable`. `used` is an
 //! upper bound, since imago does not say what it allocates; it is found anew from the data in the file each time the

@@ -9,8 +9,8 @@
 //! device, and [`Window::check`] that a request lies within the window; nothing else checks bounds.
 //!
 //! Flush goes to every device once. Discard, allocation and the search for data go to each device as one range, since
-//! the chunks of a contiguous range that lie on one stripe are contiguous there. Each window has an identity of its own:
-//! two windows onto one disk may be written at once where they do not overlap, which [`crate::Chosen::overlaps`] says.
+//! the chunks of a contiguous range that lie on one stripe are contiguous there. Each window has an identity of its
+//! own: two windows onto one disk may be written at once if they do not overlap, see [`crate::Chosen::overlaps`].
 
 use std::io;
 use std::ops::Range;

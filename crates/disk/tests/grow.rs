@@ -115,10 +115,13 @@ fn what_cannot_grow_is_refused() {
     assert!(std::fs::read(&path).unwrap() == before);
 }
 
-/// A device in memory that notes each written sector, and each flush as `None`.
+/// A sector that was written, or a flush.
+type Event = Option<(u64, Vec<u8>)>;
+
+/// A device in memory that notes what happens to it.
 struct Recorder {
     device: MemoryDevice,
-    events: Mutex<Vec<Option<(u64, Vec<u8>)>>>,
+    events: Mutex<Vec<Event>>,
 }
 
 impl BlockDevice for Recorder {

@@ -227,13 +227,13 @@ fn qcow2_seeds() -> Vec<Vec<u8>> {
     put(&mut image, SECTOR, &(2 * SECTOR as u64).to_be_bytes());
     (0..7).for_each(|cluster| put(&mut image, 2 * SECTOR + 2 * cluster, &1u16.to_be_bytes()));
     const COPIED: u64 = 1 << 63;
-    put(&mut image, 3 * SECTOR, &(COPIED | 4 * SECTOR as u64).to_be_bytes());
-    put(&mut image, 4 * SECTOR, &(COPIED | 5 * SECTOR as u64).to_be_bytes());
+    put(&mut image, 3 * SECTOR, &(COPIED | (4 * SECTOR as u64)).to_be_bytes());
+    put(&mut image, 4 * SECTOR, &(COPIED | (5 * SECTOR as u64)).to_be_bytes());
     put(&mut image, 4 * SECTOR + 8, &1u64.to_be_bytes());
-    put(&mut image, 4 * SECTOR + 16, &(COPIED | 6 * SECTOR as u64).to_be_bytes());
+    put(&mut image, 4 * SECTOR + 16, &(COPIED | (6 * SECTOR as u64)).to_be_bytes());
     put(&mut image, 5 * SECTOR, b"data");
     let mut compressed = image.clone();
-    put(&mut compressed, 4 * SECTOR + 24, &(1u64 << 62 | 7 * SECTOR as u64).to_be_bytes());
+    put(&mut compressed, 4 * SECTOR + 24, &((1u64 << 62) | (7 * SECTOR as u64)).to_be_bytes());
     vec![image, compressed]
 }
 

@@ -1,5 +1,5 @@
-//! `xfskit info`: shows the properties of an image, or of a mount of one; or of a disk what there is on it. The summary of
-//! a geometry has the form of mkfs.xfs's.
+//! `xfskit info`: shows the properties of an image, or of a mount of one; or of a disk what there is on it. The summary
+//! of a geometry has the form of mkfs.xfs's.
 
 mod disk;
 

@@ -43,7 +43,8 @@ pub fn run(program: &str, arguments: &[&str]) -> String {
 /// Partitions of 32 MiB (ext4) and 64 MiB, in GPT.
 pub const GPT: &str = "label: gpt\nstart=1MiB,size=32MiB,name=boot\nstart=34MiB,size=64MiB,name=root\n";
 /// A primary partition of 64 MiB, and logical ones of 32 MiB (ext4) and of 64 MiB.
-pub const MBR: &str = "label: dos\nstart=1MiB,size=64MiB,type=83\nstart=66MiB,type=f\nstart=67MiB,size=32MiB,type=83\nstart=100MiB,size=64MiB,type=83\n";
+pub const MBR: &str = "label: dos\nstart=1MiB,size=64MiB,type=83\nstart=66MiB,type=f\n\
+    start=67MiB,size=32MiB,type=83\nstart=100MiB,size=64MiB,type=83\n";
 
 /// A raw disk with a table, and ext4 in one of its partitions.
 pub fn table(scratch: &Scratch, name: &str, table: &str, ext4: u64) -> PathBuf {
@@ -70,7 +71,7 @@ pub fn copy(from: &Path, to: &Path, offset: u64, length: u64) {
 
 /// The disk in a virtual disk, as qemu-img reads it, after `qemu-img check` has found no error.
 pub fn raw(scratch: &Scratch, image: &Path) -> PathBuf {
-    if !image.extension().is_some_and(|extension| extension == "qcow2") {
+    if image.extension().is_none_or(|extension| extension != "qcow2") {
         return image.into();
     }
     run("qemu-img", &["check", "-q", image.to_str().unwrap()]);
