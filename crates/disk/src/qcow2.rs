@@ -277,20 +277,28 @@ impl Qcow2Device {
     }
 }
 
-/// Opens a qcow2 image without a backing file that lies on any storage that imago can use. Nothing locks the storage.
+/// Opens a qcow2 image that lies on any storage that imago can use, and on a raw disk as its backing file if one is
+/// given. Nothing locks the storage.
 ///
 /// # Errors
 /// [`DiskError`]: a feature that is not handled, damage, or an error of the storage; `name` stands in them.
-pub fn qcow2_on(name: &Path, storage: Arc<dyn DynStorage>, access: Access) -> Result<Arc<dyn BlockDevice>, DiskError> {
+pub fn qcow2_on(
+    name: &Path,
+    storage: Arc<dyn DynStorage>,
+    backing: Option<Arc<dyn DynStorage>>,
+    access: Access,
+) -> Result<Arc<dyn BlockDevice>, DiskError> {
     verify_lower(name, &storage, access)?;
     let failed = |source| DiskError::io(name, source);
     let mut image = Qcow2::<Lower>::open_image(Arc::clone(&storage), access == Access::Write).map_err(failed)?;
-    if image.implicit_backing_file().is_some_and(|backing| !backing.is_empty()) {
+    if image.implicit_backing_file().is_some_and(|backing| !backing.is_empty()) != backing.is_some() {
+        let what = "a qcow2 image with another backing file than is given".into();
         let advice = "flatten it with: qemu-img rebase -b ''".into();
-        return Err(DiskError::Refused { path: name.into(), what: "a qcow2 image with a backing file".into(), advice });
+        return Err(DiskError::Refused { path: name.into(), what, advice });
     }
+    let backing = backing.map(|lower| Raw::open_image(lower, false)).transpose().map_err(failed)?;
     image.set_data_file(None);
-    image.set_backing(None);
+    image.set_backing(backing.map(FormatAccess::new));
     Ok(Arc::new(Qcow2Device::new(name, FormatAccess::new(image), storage, access, Vec::new())?))
 }
 

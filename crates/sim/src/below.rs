@@ -68,9 +68,14 @@ pub fn explore_below(
         .collect();
     let choices = (states / places.len().max(1) as u64).max(1);
     let skip = (places.len() as u64 / states.max(1)).max(1);
+    // Before a flush most is in doubt: half of the states are there.
+    let flushes = places.iter().filter(|&&at| matches!(below.events.get(at), Some(Event::Flush))).count() as u64;
+    let skip_flushes = (flushes * 2 / states.max(1)).max(1);
     let mut walk = Walk::new(Arc::clone(&below.base), &below.events);
     let mut seen = HashSet::new();
     for at in places {
+        let is_before_flush = matches!(below.events.get(at), Some(Event::Flush));
+        let skip = if is_before_flush { skip_flushes } else { skip * 2 };
         if skip > 1 && !random.next().is_multiple_of(skip) {
             continue;
         }

@@ -127,8 +127,17 @@ fn holes() -> Pages {
     (0..FILE_BYTES / PAGE as u64).map(|page| (page, Arc::clone(&zeros))).collect()
 }
 
-/// An image with the pages of a device, as qemu-img makes it.
-fn convert(scratch: &Scratch, options: &str, size_bytes: u64, pages: &Pages) -> Pages {
+/// What an image is at the start of a run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Start {
+    /// It has the contents of the disk.
+    Full,
+    /// It is empty, and lies on a raw disk with the contents.
+    OnRaw,
+}
+
+/// An image with the pages of a device, as qemu-img makes it; beside it `base.img`, the raw disk.
+fn make_qcow2(scratch: &Scratch, options: &str, start: Start, size_bytes: u64, pages: &Pages) -> Pages {
     let (raw, image) = (scratch.file("base.img"), scratch.file("base.qcow2"));
     let file = std::fs::File::create(&raw).unwrap();
     file.set_len(size_bytes).unwrap();
@@ -136,7 +145,12 @@ fn convert(scratch: &Scratch, options: &str, size_bytes: u64, pages: &Pages) -> 
         file.write_all_at(&bytes[..], page * PAGE as u64).unwrap();
     }
     let mut command = Command::new("qemu-img");
-    command.args(["convert", "-f", "raw", "-O", "qcow2", "-o", options]).arg(&raw).arg(&image);
+    match start {
+        Start::Full => command.args(["convert", "-f", "raw", "-O", "qcow2", "-o", options]).arg(&raw).arg(&image),
+        Start::OnRaw => {
+            command.args(["create", "-q", "-f", "qcow2", "-o", options, "-b", "base.img", "-F", "raw"]).arg(&image)
+        }
+    };
     assert!(command.status().unwrap().success());
     let mut found = holes();
     let mut length = [0; PAGE];
@@ -148,6 +162,11 @@ fn convert(scratch: &Scratch, options: &str, size_bytes: u64, pages: &Pages) -> 
         found.insert(page as u64, Arc::new(whole));
     }
     found
+}
+
+/// A file that is only read.
+fn raw_file(path: &Path) -> Arc<dyn DynStorage> {
+    Arc::new(imago::file::File::try_from(std::fs::File::open(path).unwrap()).unwrap())
 }
 
 fn length_of(pages: &Pages) -> u64 {
@@ -212,21 +231,27 @@ fn a_power_cut_below_qcow2_leaves_leaked_clusters_at_most() {
         skip("no qemu-img");
         return;
     }
-    let (wanted, first) = (number("XFSKIT_QCOW2_STATES", 400), number("XFSKIT_SEED", 1));
+    let (wanted, first) = (number("XFSKIT_QCOW2_STATES", 600), number("XFSKIT_SEED", 1));
     let scratch = scratch();
     let (mut states, mut seed) = (0, first);
     while states < wanted {
         let workload = &WORKLOADS[seed as usize % WORKLOADS.len()];
-        let options = ["cluster_size=64k", "cluster_size=4k", "cluster_size=64k,lazy_refcounts=on"][seed as usize % 3];
+        let (options, start) = [
+            ("cluster_size=64k", Start::OnRaw),
+            ("cluster_size=4k", Start::Full),
+            ("cluster_size=64k,lazy_refcounts=on", Start::Full),
+            ("cluster_size=16k", Start::OnRaw),
+        ][seed as usize % 4];
         let lower: Mutex<Option<(Arc<Image>, Arc<Pages>)>> = Mutex::new(None);
         let make = |size_bytes, pages: &Pages| -> Arc<dyn Lower> {
-            let base = Arc::new(convert(&scratch, options, size_bytes, pages));
+            let base = Arc::new(make_qcow2(&scratch, options, start, size_bytes, pages));
             let device = SimDevice::new(FILE_BYTES, Arc::clone(&base), Pages::default());
             device.start_record();
             let length = AtomicU64::new(length_of(&base));
             let file = Arc::new(SimFile { device, length, helper: CommonStorageHelper::default() });
             let below: Arc<dyn DynStorage> = Arc::clone(&file) as _;
-            let qcow2 = qcow2_on(Path::new("image"), below, Access::Write).unwrap();
+            let backing = (start == Start::OnRaw).then(|| raw_file(&scratch.file("base.img")));
+            let qcow2 = qcow2_on(Path::new("image"), below, backing, Access::Write).unwrap();
             let image = Arc::new(Image { qcow2: Mutex::new(qcow2), file });
             *lower.lock().unwrap() = Some((Arc::clone(&image), base));
             image
