@@ -16,9 +16,20 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+/// What names an image.
+const OPERANDS: &str = "\
+An image is a file, a block device, or a part of a disk (raw, qcow2, vmdk, nbd://HOST/EXPORT):
+  disk.qcow2              the only XFS filesystem on it
+  disk.img#3              a partition; also #partlabel=NAME, #partuuid=UUID
+  disk.img#label=NAME     a filesystem by its label; also #uuid=UUID
+  a.img,b.img#lv=VG/LV    a logical volume
+  disk.img#offset=1M      everything from this byte on; #whole is the disk itself
+'xfskit info DISK' shows what there is.";
+
 /// Make, mount, edit and look into XFS images, without root and without the kernel's XFS.
 #[derive(Debug, Parser)]
-#[command(name = "xfskit", version, after_help = EXIT_CODES, after_long_help = EXIT_CODES)]
+#[command(name = "xfskit", version, after_help = EXIT_CODES)]
+#[command(after_long_help = examples::with(OPERANDS, EXIT_CODES))]
 pub struct Cli {
     /// Print JSON, where the command prints something to parse; tree, find and xattr dump print a line for each file. A
     /// name that is not UTF-8 is also there as base64, under the name of its member with _base64 behind it
@@ -51,7 +62,8 @@ pub enum Command {
     Mount(MountArgs),
     /// Unmount, and wait until the image is closed
     Umount(MountPointArgs),
-    /// Show what an image is, or one that is mounted: label, features, sizes, free space, state of the journal
+    /// Show what an image is, or one that is mounted: label, features, sizes, free space, state of the journal; of a disk
+    /// with partitions or LVM2, what there is on it
     #[command(after_help = examples::with(LIVE_NOTES, examples::INFO))]
     Info(ReadArgs),
     /// Verify a whole image without changing it
@@ -131,7 +143,7 @@ pub enum Command {
 /// An image.
 #[derive(Debug, Args)]
 pub struct ImageArgs {
-    /// Image file or block device
+    /// Image file or block device, or a part of a disk, as in disk.qcow2#3 (see xfskit --help)
     pub image: PathBuf,
     /// Device of an external journal
     #[arg(long, value_name = "DEVICE")]
@@ -237,7 +249,7 @@ time is later; with that and -m uuid=UUID, the same source and options make the 
 #[derive(Debug, Args)]
 #[command(after_help = examples::with(MKFS_NOTES, examples::MKFS))]
 pub struct MkfsArgs {
-    /// Image file, which is made if it does not exist, or block device
+    /// Image file, which is made if it does not exist, block device, or part of a disk, as in disk.img#3
     pub image: PathBuf,
     /// Fill the image from a folder or a tar archive; "-" for an archive on standard input
     #[arg(long, value_name = "SOURCE")]
@@ -322,7 +334,7 @@ umount and fusermount3 -u return a moment before the image is closed: the kernel
 #[derive(Debug, Args)]
 #[command(after_help = examples::with(MOUNT_OPTIONS, examples::MOUNT))]
 pub struct MountArgs {
-    /// Image file or block device
+    /// Image file or block device, or a part of a disk, as in disk.qcow2#3
     pub image: PathBuf,
     /// Where to mount it
     pub mount_point: PathBuf,

@@ -11,6 +11,7 @@ use xfskit::ondisk::SuperblockError;
 use xfskit::volume::Error;
 use xfskit_bench::BenchError;
 use xfskit_check::CheckError;
+use xfskit_disk::{DiskError, PartFault};
 use xfskit_fuse::MountError;
 use xfskit_mkfs::{MBR, MakeError};
 use xfskit_transfer::{NotReplaced, TransferError};
@@ -74,7 +75,7 @@ pub const ZEROS: &str = "zeros, as far as was looked";
 fn hint_at(contents: &str) -> &'static str {
     match contents {
         MBR => {
-            "; name the device of the partition. No copy of a superblock was found near the start and where an AG is \
+            "; name the device of the partition, or a part of the disk (disk.img#1). No copy of a superblock was found near the start and where an AG is \
              likely to start: an XFS image that the table was written over with other AGs is found by xfs_repair -n"
         }
         ZEROS => "; 'xfskit mkfs' makes an image of it",
@@ -270,14 +271,10 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
         return Some(of_superblock(error));
     }
     if let Some(error) = cause.downcast_ref::<OpenError>() {
-        return Some(match error {
-            OpenError::Busy(_) => BUSY,
-            OpenError::Io { source, .. } => of_io(source),
-            OpenError::Missing(_)
-            | OpenError::NoFolder(_)
-            | OpenError::NotAnImage { .. }
-            | OpenError::ReadOnlyDevice(_) => UNREADABLE,
-        });
+        return Some(of_opening(error));
+    }
+    if let Some(error) = cause.downcast_ref::<DiskError>() {
+        return Some(of_disk(error));
     }
     if cause.is::<xfskit_nbd::OpenError>() {
         return Some(UNREADABLE);
@@ -333,6 +330,29 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
         return Some(DAMAGED);
     }
     cause.is::<Usage>().then_some(USAGE)
+}
+
+fn of_opening(error: &OpenError) -> u8 {
+    match error {
+        OpenError::Busy(_) => BUSY,
+        OpenError::Io { source, .. } => of_io(source),
+        OpenError::Missing(_)
+        | OpenError::NoFolder(_)
+        | OpenError::NotAnImage { .. }
+        | OpenError::ReadOnlyDevice(_) => UNREADABLE,
+    }
+}
+
+fn of_disk(error: &DiskError) -> u8 {
+    match error {
+        DiskError::Open(error) => of_opening(error),
+        DiskError::Refused { .. } => UNSUPPORTED,
+        DiskError::Damaged { .. } => DAMAGED,
+        DiskError::Part { fault: PartFault::NotOne, .. } | DiskError::Syntax { .. } => USAGE,
+        DiskError::Part { fault: PartFault::NoXfs, .. } => DAMAGED,
+        DiskError::Part { fault: PartFault::Unusable, .. } => UNSUPPORTED,
+        DiskError::Io { source, .. } => of_io(source),
+    }
 }
 
 fn of_kept(why: &NotReplaced) -> u8 {

@@ -5,7 +5,7 @@ use crate::confined;
 use crate::exit::{Failures, NotAnImage, Usage, ZEROS};
 use crate::interrupt;
 use crate::mounted::{explain, explain_open};
-use crate::network;
+use crate::operand;
 use crate::screen;
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
@@ -14,10 +14,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use xfskit::device::{Access, BlockDevice, FileDevice, Names, OpenError};
+use xfskit::device::{Access, BlockDevice, FileDevice, Holder, Names, OpenError};
 use xfskit::ondisk::{Corruption, InodeNumber, Superblock, SuperblockError};
 use xfskit::rescue::{Loss, Search, rescue};
 use xfskit::volume::{Environment, Error, HostSpace, LastLink, MountOptions, Stat, SystemEnvironment, Volume};
+use xfskit_disk::Unnamed;
 use xfskit_fuse::KernelClock;
 use xfskit_mkfs::{Extent, MBR, XFS, first_data, known_contents};
 
@@ -36,12 +37,38 @@ pub fn wait() -> Duration {
     Duration::from_millis(WAIT_MS.load(Ordering::Relaxed))
 }
 
-/// Opens an image file or a device. While another program uses it, waits for the time of `--wait`.
+/// Opens an image file or a device as it is. While another program uses it, waits for the time of `--wait`.
 ///
 /// # Errors
 /// As [`FileDevice::open`]; [`Interrupted`](interrupt::Interrupted) by a signal during the wait.
 pub fn open_device(path: &Path, access: Access) -> Result<FileDevice> {
-    open_device_with(path, access, Warnings::Printed)
+    let device = retry_while(|error| matches!(error, OpenError::Busy(_)), || FileDevice::open(path, access));
+    let device = device.map_err(|error| match error.downcast() {
+        Ok(error) => explain_open(path, error),
+        Err(error) => error,
+    })?;
+    warn_of_holders(path, device.holders());
+    Ok(device)
+}
+
+/// Opens something again and again, for the time of `--wait`, while `is_busy` says of the error that it is in use.
+///
+/// # Errors
+/// Those of `open`; [`Interrupted`](interrupt::Interrupted) by a signal during the wait.
+pub fn retry_while<T, E>(is_busy: impl Fn(&E) -> bool, open: impl Fn() -> Result<T, E>) -> Result<T>
+where
+    anyhow::Error: From<E>,
+{
+    let began = Instant::now();
+    loop {
+        match open() {
+            Err(error) if is_busy(&error) && began.elapsed() < wait() => {
+                interrupt::check()?;
+                std::thread::sleep(LOOK_EVERY);
+            }
+            opened => return Ok(opened?),
+        }
+    }
 }
 
 /// Whether warnings about an image are printed.
@@ -52,14 +79,27 @@ enum Warnings {
     Left,
 }
 
-/// Opens an image: a file, a device, or an export of a server.
-fn open_any(path: &Path, access: Access, warnings: Warnings) -> Result<Arc<dyn BlockDevice>> {
-    let device: Arc<dyn BlockDevice> = match network::open(path, access)? {
-        Some(device) => device,
-        None => Arc::new(open_device_with(path, access, warnings)?),
-    };
+/// Opens an image: the part of a disk that an operand names.
+fn open_any(operand: &Path, access: Access, warnings: Warnings) -> Result<Arc<dyn BlockDevice>> {
+    let device = open_part(operand, access, Unnamed::OnlyXfs, warnings)?;
     confined::enter()?;
     Ok(device)
+}
+
+/// Opens the device of an external journal. It has no signature, so an operand without a part is the whole disk.
+///
+/// # Errors
+/// As [`operand::open`].
+pub fn open_log(operand: &Path, access: Access) -> Result<Arc<dyn BlockDevice>> {
+    open_part(operand, access, Unnamed::WholeDisk, Warnings::Printed)
+}
+
+fn open_part(operand: &Path, access: Access, unnamed: Unnamed, warnings: Warnings) -> Result<Arc<dyn BlockDevice>> {
+    let opened = operand::open(operand, access, unnamed)?;
+    if warnings == Warnings::Printed {
+        warn_of_holders(operand, &opened.holders);
+    }
+    Ok(opened.device)
 }
 
 /// As [`open_device`], without a lock: for a look at an image that this process has open.
@@ -68,28 +108,6 @@ fn open_any(path: &Path, access: Access, warnings: Warnings) -> Result<Arc<dyn B
 /// As [`open_device`].
 pub fn open_without_lock(path: &Path) -> Result<Arc<dyn BlockDevice>> {
     open_any(path, Access::ReadUnlocked, Warnings::Left)
-}
-
-fn open_device_with(path: &Path, access: Access, warnings: Warnings) -> Result<FileDevice> {
-    let device = open_device_quietly(path, access)?;
-    if warnings == Warnings::Printed {
-        warn_of_holders(path, &device);
-    }
-    Ok(device)
-}
-
-/// As [`open_device`], without a warning about programs that may be changing the image.
-fn open_device_quietly(path: &Path, access: Access) -> Result<FileDevice> {
-    let began = Instant::now();
-    loop {
-        match FileDevice::open(path, access) {
-            Err(OpenError::Busy(_)) if began.elapsed() < wait() => {
-                interrupt::check()?;
-                std::thread::sleep(LOOK_EVERY);
-            }
-            opened => return opened.map_err(|error| explain_open(path, error)),
-        }
-    }
 }
 
 /// Opens an image for reading. An image that has lost its first superblock or its end is read as far as possible; the
@@ -120,9 +138,9 @@ fn open_to_look_with(path: &Path, warnings: Warnings) -> Result<(Arc<dyn BlockDe
 }
 
 /// Warns that data may be wrong if another program changes it while it is read.
-fn warn_of_holders(path: &Path, device: &FileDevice) {
-    if !device.holders().is_empty() {
-        let (path, holders) = (path.display(), Names(device.holders()));
+fn warn_of_holders(path: &Path, holders: &[Holder]) {
+    if !holders.is_empty() {
+        let (path, holders) = (path.display(), Names(holders));
         screen::report(&format!("{path}: warning: {holders} may be changing it: what is shown here may be wrong"));
     }
 }
@@ -196,8 +214,8 @@ pub fn edit_after<T>(
 /// since opening the image itself reports it.
 fn rehearse(args: &ImageArgs, look: impl FnOnce(&Volume) -> Result<()>) -> Result<()> {
     let device = open_any(&args.image, Access::Read, Warnings::Left)?;
-    let log_device = args.logdev.as_ref().map(|path| open_device_quietly(path, Access::Read)).transpose()?;
-    let log_device = log_device.map(|device| Arc::new(device) as Arc<dyn BlockDevice>);
+    let open_log = |path: &Path| open_part(path, Access::Read, Unnamed::WholeDisk, Warnings::Left);
+    let log_device = args.logdev.as_deref().map(open_log).transpose()?;
     let Ok(recovered) = Volume::recover_in_memory(device, log_device) else { return Ok(()) };
     if recovered.report.is_none() {
         return Ok(());
@@ -265,8 +283,8 @@ fn open_with(
 ) -> Result<Volume> {
     let access = if options.read_only { Access::Read } else { Access::Write };
     // It comes first: with the image open, the program enters its sandbox.
-    let log_device = log_device.map(|path| open_device_with(path, access, warnings)).transpose()?;
-    let log_device = log_device.map(|device| Arc::new(device) as _);
+    let open_log = |path: &Path| open_part(path, access, Unnamed::WholeDisk, warnings);
+    let log_device = log_device.map(open_log).transpose()?;
     let (device, losses) = match access {
         Access::Write => (open_any(image, access, Warnings::Printed)?, Vec::new()),
         _ => open_to_look_with(image, warnings)?,

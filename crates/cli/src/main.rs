@@ -20,6 +20,7 @@ mod live;
 mod log;
 mod mounted;
 mod network;
+mod operand;
 mod overwrite;
 mod private;
 mod progress;

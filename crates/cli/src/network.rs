@@ -1,7 +1,7 @@
 //! Images that an NBD server has. `docs/network.md` says what protects them, and what does not.
 
 use crate::exit::Usage;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,15 +22,18 @@ pub fn option() -> Option<&'static str> {
     OTHERS_KEPT_OUT.load(Ordering::Relaxed).then_some("--others-kept-out")
 }
 
-/// Opens the export that an operand names, unless the operand is a file. A file of that very name is taken for one.
+/// Whether a name is the address of one export. A file of that very name is taken for one.
+pub fn is_address(name: &Path) -> bool {
+    let is_one = |text: &str| Address::looks_like_one(text) && !text.contains('#') && !text.contains(",nbd");
+    name.to_str().is_some_and(is_one) && std::fs::symlink_metadata(name).is_err()
+}
+
+/// Opens the export whose address this is, if it is one.
 ///
 /// # Errors
 /// `Usage` for an address that is none, and for writing without the option; those of opening the export.
-pub fn open(operand: &Path, access: Access) -> Result<Option<Arc<dyn BlockDevice>>> {
-    let Some(text) = operand.to_str().filter(|text| Address::looks_like_one(text)) else { return Ok(None) };
-    if std::fs::symlink_metadata(operand).is_ok() {
-        return Ok(None);
-    }
+pub fn open(name: &Path, access: Access) -> Result<Option<Arc<dyn BlockDevice>>> {
+    let Some(text) = name.to_str().filter(|_| is_address(name)) else { return Ok(None) };
     let address: Address = text.parse().map_err(|error: xfskit_nbd::AddressError| Usage(error.to_string()))?;
     let options = Options::default();
     let connecting = || crate::confined::before_connecting(&address);
@@ -45,7 +48,6 @@ pub fn open(operand: &Path, access: Access) -> Result<Option<Arc<dyn BlockDevice
     }
     connecting()?;
     let device = NbdDevice::open_writable(&address, Writers::OthersKeptOut, &options)?;
-    verify_sectors(&device).with_context(|| address.to_string())?;
     Ok(Some(Arc::new(device)))
 }
 
@@ -57,7 +59,10 @@ pub fn scheme_bytes(operand: &[u8]) -> usize {
 }
 
 /// Refuses a server that takes no write as small as the filesystem's sector.
-fn verify_sectors(device: &NbdDevice) -> Result<()> {
+///
+/// # Errors
+/// `Usage`; those of reading the superblock.
+pub fn verify_sectors(device: &dyn BlockDevice) -> Result<()> {
     let mut sector = vec![0; device.size_bytes().min(32 << 10) as usize];
     device.read(0, &mut sector)?;
     // What is wrong with a superblock is reported when the image is opened.

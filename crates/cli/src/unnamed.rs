@@ -78,7 +78,9 @@ impl Unnamed {
     /// # Errors
     /// Those of the system, in both folders.
     pub fn to_keep_input(image: &Path) -> anyhow::Result<(Self, PathBuf)> {
-        let is_device = std::fs::metadata(image).is_ok_and(|data| !data.is_file());
+        let files = crate::operand::files(image);
+        let image = files.first().map_or(image, PathBuf::as_path);
+        let is_device = std::fs::metadata(image).is_ok_and(|data| !data.is_file()) || crate::network::is_address(image);
         let beside = image.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let dirs = [(!is_device).then(|| beside.to_owned()), Some(std::env::temp_dir())];
         let mut failed = Vec::new();

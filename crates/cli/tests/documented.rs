@@ -1,6 +1,8 @@
 //! Runs the examples in README.md, docs/transfer.md and `--help`, and compares the output in the README with the real
 //! one.
 
+mod common;
+
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -108,6 +110,19 @@ fn the_examples_about_trees_run() {
     for example in examples {
         bash(&format!("set -o pipefail\n{example}"), &scratch());
     }
+}
+
+#[test]
+fn the_examples_about_disks_run() {
+    if !common::disks::have(&["qemu-img", "sfdisk"]) {
+        return;
+    }
+    let page = read("docs/disks.md");
+    let [example] = blocks(&page, "sh")[..] else { panic!("the page has other examples") };
+    let scratch = scratch();
+    bash(&format!("set -o pipefail\n{example}"), &scratch);
+    let output = bash("xfskit ls disk.qcow2#label=boot /", &scratch);
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "etc-table\n");
 }
 
 /// The commands, and those of `xattr` and `log`, as they are given.

@@ -254,6 +254,23 @@ impl FileDevice {
         self.file.try_clone()
     }
 
+    /// Where the last data ends in a file that may have grown since it was opened, from `start` on; `start` if there is
+    /// none behind it.
+    ///
+    /// # Errors
+    /// Those of the system, also for a filesystem that does not know holes.
+    pub fn data_end(&self, start: u64) -> io::Result<u64> {
+        let mut end = start;
+        loop {
+            let data = match rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Data(end)) {
+                Ok(data) => data,
+                Err(rustix::io::Errno::NXIO) => return Ok(end),
+                Err(error) => return Err(error.into()),
+            };
+            end = rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Hole(data))?;
+        }
+    }
+
     /// Refuses an image that another program may change while it is read here: the parts of a virtual disk's file
     /// refer to each other, so that one read while it changes makes no sense.
     ///

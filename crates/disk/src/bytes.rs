@@ -18,6 +18,11 @@ pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> u32 {
     bytes.get(offset..).and_then(|rest| rest.first_chunk()).map_or(0, |chunk| u32::from_le_bytes(*chunk))
 }
 
+/// As [`u32_at`], of a big-endian number.
+pub(crate) fn be_u32_at(bytes: &[u8], offset: usize) -> u32 {
+    u32_at(bytes, offset).swap_bytes()
+}
+
 /// As [`u32_at`], of 8 bytes.
 pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> u64 {
     bytes.get(offset..).and_then(|rest| rest.first_chunk()).map_or(0, |chunk| u64::from_le_bytes(*chunk))

@@ -66,23 +66,60 @@ const REFUSED: [(i64, &[u8], &str, &str); 10] = [
     (-512, b"koly", "an Apple disk image", "dmg"),
 ];
 
+/// A format of [`REFUSED`] whose signature is there: its name, and QEMU's.
+fn refused_format(first: &[u8], last: &[u8]) -> Option<(&'static str, &'static str)> {
+    let found = |(at, magic, _, _): &&(i64, &[u8], &'static str, &'static str)| match usize::try_from(*at) {
+        Ok(at) => first.get(at..at + magic.len()) == Some(*magic),
+        Err(_) => last.starts_with(magic),
+    };
+    REFUSED.iter().find(found).map(|(_, _, what, format)| (*what, *format))
+}
+
+/// The first and the last sector of a device, as far as they are there and can be read.
+fn ends(device: &dyn BlockDevice) -> (Vec<u8>, Vec<u8>) {
+    // An unreadable sector says nothing of the format: who reads the contents reports it.
+    let first = head(device, 0, 512).unwrap_or_default();
+    let last = device.size_bytes().checked_sub(512).and_then(|offset| head(device, offset, 512).ok());
+    (first, last.unwrap_or_default())
+}
+
 impl Container {
+    /// A disk that is not a file of this host, such as the export of a server: its bytes are those of the disk.
+    ///
+    /// # Errors
+    /// `Refused` for an export that is itself a virtual disk in a format of its own.
+    pub fn of_device(path: &Path, device: Arc<dyn BlockDevice>) -> Result<Self, DiskError> {
+        let (first, last) = ends(&*device);
+        let inner = match refused_format(&first, &last) {
+            None if first.starts_with(MAGIC) => Some(("a qcow2 image", "qcow2")),
+            None if first.starts_with(vmdk::SIGNATURE) => Some(("a VMDK image", "vmdk")),
+            found => found,
+        };
+        let path: PathBuf = path.into();
+        if let Some((what, format)) = inner {
+            let advice = format!("let the server open it by its format: qemu-nbd -f {format}");
+            return Err(DiskError::Refused { what: format!("the export holds {what}"), advice, path });
+        }
+        Ok(Self { path, format: Format::Raw, below: Vec::new(), device, holders: Vec::new() })
+    }
+
+    /// Whether a file has the signature of a format of its own that is handled here.
+    ///
+    /// # Errors
+    /// Those of opening and reading it.
+    pub fn is_virtual(path: &Path) -> Result<bool, DiskError> {
+        let file = FileDevice::open(path, Access::ReadUnlocked)?;
+        let first = head(&file, 0, 512).map_err(|source| DiskError::io(path, source))?;
+        Ok(first.starts_with(MAGIC) || first.starts_with(vmdk::SIGNATURE))
+    }
+
     /// Opens a file or block device, and finds out by its signature what it is.
     ///
     /// # Errors
     /// [`DiskError`]: a missing or busy file, or a format that is refused.
     pub fn open(path: &Path, access: Access) -> Result<Self, DiskError> {
         let file = FileDevice::open(path, access)?;
-        let failed = |source| DiskError::io(path, source);
-        let first = head(&file, 0, 512).map_err(failed)?;
-        let last = match file.size_bytes().checked_sub(512) {
-            Some(offset) => head(&file, offset, 512).map_err(failed)?,
-            None => Vec::new(),
-        };
-        let found = |(at, magic, _, _): &(i64, &[u8], &str, &str)| match usize::try_from(*at) {
-            Ok(at) => first.get(at..at + magic.len()) == Some(magic),
-            Err(_) => last.starts_with(magic),
-        };
+        let (first, last) = ends(&file);
         let path: PathBuf = path.into();
         if first.starts_with(MAGIC) {
             let device = Qcow2Device::open(&path, file, access)?;
@@ -94,8 +131,8 @@ impl Container {
             let below = device.extents().map(Path::to_path_buf).collect();
             return Ok(Self { path, format: Format::Vmdk, below, device: Arc::new(device), holders: Vec::new() });
         }
-        if let Some((_, _, what, format)) = REFUSED.iter().find(|format| found(format)) {
-            return Err(DiskError::Refused { what: (*what).into(), advice: attach(&path, format), path });
+        if let Some((what, format)) = refused_format(&first, &last) {
+            return Err(DiskError::Refused { what: what.into(), advice: attach(&path, format), path });
         }
         let holders = file.holders().to_vec();
         Ok(Self { path, format: Format::Raw, below: Vec::new(), device: Arc::new(file), holders })

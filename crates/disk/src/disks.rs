@@ -5,17 +5,18 @@
 //!       │                    └▶ table ─▶ Found (one a partition)
 //!       └▶ FoundGroup (LVM2, across the disks) ─▶ Found (one a volume)
 //! ```
-//! Everything is read when the operand is opened, and nothing is written. [`Disks::choose`] then gives one device.
+//! Everything is read when the operand is opened, and nothing is written. [`Disks::find`] then gives one device. How
+//! the tree is shown is in `tree`.
 
 use crate::container::{Container, Format};
 use crate::contents::{Contents, LVM_MEMBER, contents};
-use crate::error::DiskError;
+use crate::error::{DiskError, PartFault};
 use crate::lvm::{self, Volume};
 use crate::mbr::is_extended;
 use crate::operand::{Operand, Part};
 use crate::table::{Partition, Table, TableKind, table};
 use crate::window::{Segment, Window};
-use std::fmt::{self, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xfskit_device::{Access, BlockDevice, Holder};
@@ -30,6 +31,30 @@ pub struct Found {
     pub contents: Contents,
     /// It as a device, or why it cannot be used.
     pub device: Result<Arc<dyn BlockDevice>, String>,
+    /// Where it lies.
+    extents: Vec<Place>,
+}
+
+/// Bytes of a disk, which is given by its position among the disks of an operand.
+type Place = (usize, Range<u64>);
+
+/// The device that an operand names.
+#[derive(Clone)]
+pub struct Chosen {
+    /// The part by which an operand names it.
+    pub part: Part,
+    /// The device.
+    pub device: Arc<dyn BlockDevice>,
+    extents: Vec<Place>,
+}
+
+impl Chosen {
+    /// Whether the two have a byte in common: then at most one program may write, to one of them. Both are parts of the
+    /// same [`Disks`].
+    pub fn overlaps(&self, other: &Self) -> bool {
+        let meet = |a: &Place, b: &Place| a.0 == b.0 && a.1.start < b.1.end && b.1.start < a.1.end;
+        self.extents.iter().any(|a| other.extents.iter().any(|b| meet(a, b)))
+    }
 }
 
 /// A disk.
@@ -96,14 +121,26 @@ impl Disks {
     /// # Errors
     /// [`DiskError`], `Open` with `Busy` for a disk that another program uses.
     pub fn open(operand: &Operand, access: Access) -> Result<Self, DiskError> {
+        Self::open_with(operand, access, |path| Container::open(path, access))
+    }
+
+    /// As [`Self::open`], with disks that `open` opens by their names: files, or what the caller knows besides.
+    ///
+    /// # Errors
+    /// Those of `open`; [`DiskError`].
+    pub fn open_with<E: From<DiskError>>(
+        operand: &Operand,
+        access: Access,
+        mut open: impl FnMut(&Path) -> Result<Container, E>,
+    ) -> Result<Self, E> {
         let mut holders = Vec::new();
         let mut disks = Vec::new();
         for path in &operand.paths {
-            let container = Container::open(path, access)?;
+            let container = open(path)?;
             holders.extend(container.holders.iter().cloned());
-            disks.push(read_disk(container, access)?);
+            disks.push(read_disk(disks.len(), container, access));
         }
-        let groups = read_groups(&mut disks, access)?;
+        let groups = read_groups(&mut disks, access);
         Ok(Self { operand: operand.clone(), disks, groups, holders })
     }
 
@@ -121,36 +158,48 @@ impl Disks {
     /// The device that the operand names.
     ///
     /// # Errors
-    /// `Part` if there is no such part, if there are several, or if it cannot be used; with a list of what there is.
+    /// As [`Self::find`].
     pub fn choose(&self, unnamed: Unnamed) -> Result<Arc<dyn BlockDevice>, DiskError> {
-        let chosen: Vec<&Found> = match &self.operand.part {
-            Part::Unnamed if unnamed == Unnamed::WholeDisk => return self.whole(),
+        self.find(&self.operand.part, unnamed).map(|chosen| chosen.device)
+    }
+
+    /// The device that a part names.
+    ///
+    /// # Errors
+    /// `Part` if there is no such part, if there are several, or if it cannot be used; with a list of what there is.
+    pub fn find(&self, part: &Part, unnamed: Unnamed) -> Result<Chosen, DiskError> {
+        let refuse = |fault, why: &str| Err(self.refuse(part, fault, why));
+        let found: Vec<&Found> = match part {
+            Part::Unnamed if unnamed == Unnamed::WholeDisk => return self.whole(part),
             Part::Unnamed => {
-                let chosen: Vec<&Found> = self.found().filter(|found| found.contents.is_xfs()).collect();
-                if chosen.is_empty() && !self.holds_known_parts() {
-                    return self.whole();
+                let found: Vec<&Found> = self.found().filter(|found| found.contents.is_xfs()).collect();
+                if found.is_empty() && !self.holds_known_parts() {
+                    return self.whole(part);
                 }
-                chosen
+                found
             }
-            Part::Whole => return self.whole(),
+            Part::Whole => return self.whole(part),
             Part::Offset(offset) => return self.rest_after(*offset),
-            Part::Partition(_) | Part::Volume { .. } => {
-                self.found().filter(|found| found.part == self.operand.part).collect()
-            }
+            Part::Partition(_) | Part::Volume { .. } => self.found().filter(|found| found.part == *part).collect(),
             Part::Label(label) => self.found().filter(|found| found.contents.label.as_ref() == Some(label)).collect(),
             Part::Uuid(uuid) => self.found().filter(|found| found.contents.uuid.as_ref() == Some(uuid)).collect(),
             Part::PartLabel(label) => self.partitions(|partition| partition.name.as_ref() == Some(label)),
             Part::PartUuid(uuid) => self.partitions(|partition| partition.uuid.as_ref() == Some(uuid)),
         };
-        match chosen[..] {
-            [found] => found.device.clone().map_err(|why| self.refuse(&why)),
-            [] if self.operand.part == Part::Unnamed => Err(self.refuse("there is no XFS filesystem on it")),
-            [] => Err(self.refuse("there is no such part")),
-            _ if self.operand.part == Part::Unnamed => {
-                Err(self.refuse("there are several XFS filesystems on it: name one of them"))
+        match (&found[..], part) {
+            ([found], _) => self.use_found(part, found),
+            ([], Part::Unnamed) => refuse(PartFault::NoXfs, "there is no XFS filesystem on it"),
+            ([], _) => refuse(PartFault::NotOne, "there is no such part"),
+            (_, Part::Unnamed) => {
+                refuse(PartFault::NotOne, "there are several XFS filesystems on it: name one of them")
             }
-            _ => Err(self.refuse("there are several such parts: name one of them in another way")),
+            _ => refuse(PartFault::NotOne, "there are several such parts: name one of them in another way"),
         }
+    }
+
+    fn use_found(&self, part: &Part, found: &Found) -> Result<Chosen, DiskError> {
+        let device = found.device.clone().map_err(|why| self.refuse(part, PartFault::Unusable, &why))?;
+        Ok(Chosen { part: found.part.clone(), device, extents: found.extents.clone() })
     }
 
     fn partitions(&self, is_meant: impl Fn(&Partition) -> bool) -> Vec<&Found> {
@@ -161,70 +210,73 @@ impl Disks {
 
     /// Whether a partition or a volume contains anything that is known, so that the disk is not itself a filesystem
     /// whose first sector was overwritten by a table.
-    fn holds_known_parts(&self) -> bool {
+    pub fn holds_known_parts(&self) -> bool {
         let mut parts = self.disks.iter().flat_map(|disk| &disk.partitions);
         !self.groups.is_empty() || parts.any(|part| part.contents.format.is_some())
     }
 
-    fn whole(&self) -> Result<Arc<dyn BlockDevice>, DiskError> {
+    fn whole(&self, part: &Part) -> Result<Chosen, DiskError> {
         match &self.disks[..] {
-            [disk] => disk.whole.device.clone().map_err(|why| self.refuse(&why)),
-            _ => Err(self.refuse("there are several disks: name a logical volume or one of them")),
+            [disk] => self.use_found(part, &disk.whole),
+            _ => {
+                let why = "there are several disks: name a logical volume or one of them";
+                Err(self.refuse(part, PartFault::NotOne, why))
+            }
         }
     }
 
-    fn rest_after(&self, offset: u64) -> Result<Arc<dyn BlockDevice>, DiskError> {
-        let disk = self.whole()?;
-        let Some(length) = disk.size_bytes().checked_sub(offset).filter(|&length| length > 0) else {
-            return Err(self.refuse(&format!("the disk has only {} bytes", disk.size_bytes())));
+    fn rest_after(&self, offset: u64) -> Result<Chosen, DiskError> {
+        let part = Part::Offset(offset);
+        let disk = self.whole(&part)?.device;
+        let refuse = |why: &str| self.refuse(&part, PartFault::Unusable, why);
+        let end = disk.size_bytes();
+        let Some(length) = end.checked_sub(offset).filter(|&length| length > 0) else {
+            return Err(refuse(&format!("the disk has only {end} bytes")));
         };
-        match Window::new(vec![Segment::linear(disk, offset, length)]) {
-            Ok(window) => Ok(Arc::new(window)),
-            Err(error) => Err(self.refuse(&error.to_string())),
-        }
+        let window = Window::new(vec![Segment::linear(disk, offset, length)]);
+        let device = Arc::new(window.map_err(|error| refuse(&error.to_string()))?);
+        Ok(Chosen { part, device, extents: vec![(0, offset..end)] })
     }
 
-    fn refuse(&self, why: &str) -> DiskError {
-        DiskError::Part {
-            operand: self.operand.to_string(),
-            why: why.into(),
-            there_is: format!("; there is:\n{self}").trim_end().into(),
-        }
+    pub(crate) fn refuse(&self, part: &Part, fault: PartFault, why: &str) -> DiskError {
+        let operand = Operand { paths: self.operand.paths.clone(), part: part.clone() };
+        let there_is = format!("; there is:\n{self}").trim_end().into();
+        DiskError::Part { fault, operand: operand.to_string(), why: why.into(), there_is }
     }
 }
 
-fn read_disk(container: Container, access: Access) -> Result<Disk, DiskError> {
-    let failed = |source| DiskError::io(&container.path, source);
-    let device = Arc::clone(&container.device);
-    let table = table(&*device).map_err(failed)?;
-    let mut warnings = table.as_ref().map_or_else(Vec::new, |table| table.warnings.clone());
+fn read_disk(number: usize, container: Container, access: Access) -> Disk {
+    let Container { path, format, below, device, .. } = container;
+    let mut warnings = Vec::new();
+    // A disk whose first sectors cannot be read may contain a filesystem, which has copies of them.
+    let table = table(&*device).unwrap_or_else(|error| {
+        warnings.push(format!("the partition table cannot be read: {error}"));
+        None
+    });
+    warnings.extend(table.iter().flat_map(|table| table.warnings.iter().cloned()));
     let mut partitions = Vec::new();
     for partition in table.iter().flat_map(|table| &table.partitions) {
-        let mut found = read_partition(&container.path, &device, partition, access, &mut warnings)?;
+        let mut found = read_partition(number, &device, partition, access, &mut warnings);
         if table.as_ref().is_some_and(|table| table.kind == TableKind::Mbr && is_extended(&partition.kind)) {
             found.contents = Contents::default();
             found.device = Err("it is the extended partition, which contains the logical ones".into());
         }
         partitions.push(found);
     }
-    let whole = Found {
-        part: Part::Whole,
-        size_bytes: device.size_bytes(),
-        contents: contents(&*device).map_err(failed)?,
-        device: Ok(device),
-    };
-    let Container { path, format, below, .. } = container;
-    Ok(Disk { path, format, below, whole, table, partitions, warnings })
+    let (size_bytes, device) = (device.size_bytes(), Ok(device));
+    let contents = read_contents(&device, &mut warnings);
+    let whole = Found { part: Part::Whole, size_bytes, contents, device, extents: vec![(number, 0..size_bytes)] };
+    Disk { path, format, below, whole, table, partitions, warnings }
 }
 
 /// A partition of a disk. One that reaches past the end of the disk is read as far as the disk goes, and not written.
 fn read_partition(
-    path: &Path,
+    disk_number: usize,
     disk: &Arc<dyn BlockDevice>,
     partition: &Partition,
     access: Access,
     warnings: &mut Vec<String>,
-) -> Result<Found, DiskError> {
+) -> Found {
     let there = disk.size_bytes().saturating_sub(partition.offset);
     let mut length = partition.length;
     if there < length {
@@ -235,18 +287,25 @@ fn read_partition(
     }
     let window = Window::new(vec![Segment::linear(Arc::clone(disk), partition.offset, length)]);
     let device = window.map(|window| Arc::new(window) as Arc<dyn BlockDevice>).map_err(|error| error.to_string());
-    let contents = read_contents(path, &device)?;
-    Ok(Found { part: Part::Partition(partition.number), size_bytes: partition.length, contents, device })
-}
-
-fn read_contents(path: &Path, device: &Result<Arc<dyn BlockDevice>, String>) -> Result<Contents, DiskError> {
-    match device {
-        Ok(device) => contents(&**device).map_err(|source| DiskError::io(path, source)),
-        Err(_) => Ok(Contents::default()),
+    Found {
+        part: Part::Partition(partition.number),
+        size_bytes: partition.length,
+        contents: read_contents(&device, warnings),
+        device,
+        extents: vec![(disk_number, partition.offset..partition.offset.saturating_add(length))],
     }
 }
 
-fn read_groups(disks: &mut [Disk], access: Access) -> Result<Vec<FoundGroup>, DiskError> {
+/// What a part contains. The start of one that cannot be read may be that of anything.
+fn read_contents(device: &Result<Arc<dyn BlockDevice>, String>, warnings: &mut Vec<String>) -> Contents {
+    let Ok(device) = device else { return Contents::default() };
+    contents(&**device).unwrap_or_else(|error| {
+        warnings.push(format!("the start of a part cannot be read: {error}"));
+        Contents::default()
+    })
+}
+
+fn read_groups(disks: &mut [Disk], access: Access) -> Vec<FoundGroup> {
     let mut volumes = Vec::new();
     for disk in disks.iter_mut() {
         for found in std::iter::once(&disk.whole).chain(&disk.partitions) {
@@ -254,107 +313,42 @@ fn read_groups(disks: &mut [Disk], access: Access) -> Result<Vec<FoundGroup>, Di
             if found.contents.format != Some(LVM_MEMBER) {
                 continue;
             }
-            let volume = lvm::physical_volume(device).map_err(|source| DiskError::io(&disk.path, source))?;
-            match volume {
-                Some(volume) => {
+            match lvm::physical_volume(device) {
+                Ok(Some(volume)) => {
                     disk.warnings.extend(volume.warnings.iter().cloned());
                     volumes.push(volume);
                 }
-                None => disk.warnings.push("the label of an LVM2 physical volume is damaged".into()),
+                Ok(None) => disk.warnings.push("the label of an LVM2 physical volume is damaged".into()),
+                Err(error) => disk.warnings.push(format!("an LVM2 physical volume cannot be read: {error}")),
             }
         }
     }
-    let path = disks[0].path.clone();
-    let mut groups = Vec::new();
-    for group in lvm::groups(&volumes) {
-        let mut found = Vec::new();
-        for volume in group.volumes {
-            found.push(read_volume(&path, &group.name, volume, access)?);
-        }
-        groups.push(FoundGroup { name: group.name, uuid: group.uuid, volumes: found });
-    }
-    Ok(groups)
+    let groups = lvm::groups(&volumes).into_iter().map(|group| {
+        let volumes = group.volumes.into_iter().map(|volume| read_volume(disks, &group.name, volume, access)).collect();
+        FoundGroup { name: group.name, uuid: group.uuid, volumes }
+    });
+    groups.collect()
 }
 
-fn read_volume(path: &Path, group: &str, volume: Volume, access: Access) -> Result<(VolumeKind, Found), DiskError> {
+fn read_volume(disks: &[Disk], group: &str, volume: Volume, access: Access) -> (VolumeKind, Found) {
+    let extents = match &volume.window {
+        Ok(window) => window.stripes().flat_map(|(device, range)| places(disks, device, &range)).collect(),
+        Err(_) => Vec::new(),
+    };
     let mut device = volume.window.map(|window| window as Arc<dyn BlockDevice>);
-    let contents = read_contents(path, &device)?;
+    let contents = read_contents(&device, &mut Vec::new());
     if volume.is_read_only && access == Access::Write {
         device = Err("LVM2 lets it be read only (lvchange -p rw changes that)".into());
     }
     let part = Part::Volume { group: group.into(), name: volume.name.clone() };
     let kind = VolumeKind { name: volume.name, uuid: volume.uuid, kind: volume.kind };
-    Ok((kind, Found { part, size_bytes: volume.size_bytes, contents, device }))
+    (kind, Found { part, size_bytes: volume.size_bytes, contents, device, extents })
 }
 
-/// A size for a person.
-struct Size(u64);
-
-impl fmt::Display for Size {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
-        for (shift, unit) in units {
-            if self.0 >= 1 << shift {
-                let tenths = (u128::from(self.0) * 10) >> shift;
-                let (whole, tenth) = (tenths / 10, tenths % 10);
-                return if tenth == 0 { write!(f, "{whole} {unit}") } else { write!(f, "{whole}.{tenth} {unit}") };
-            }
-        }
-        write!(f, "{} bytes", self.0)
-    }
-}
-
-/// What a part contains, in a line.
-fn describe(found: &Found) -> String {
-    let mut line = match (&found.device, found.contents.format) {
-        (Err(why), _) => format!("cannot be used: {why}"),
-        (Ok(_), Some(format)) => format.to_string(),
-        (Ok(_), None) => "unknown contents".to_string(),
-    };
-    if let Some(label) = &found.contents.label {
-        // Writing to a String does not fail.
-        let _ = write!(line, ", label {label:?}");
-    }
-    line
-}
-
-impl fmt::Display for Disks {
-    /// The tree, a line for each disk, partition and volume, without a newline at the end.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (number, disk) in self.disks.iter().enumerate() {
-            let newline = if number > 0 { "\n" } else { "" };
-            write!(f, "{newline}{}: {}, {}", disk.path.display(), disk.format, Size(disk.whole.size_bytes))?;
-            match &disk.table {
-                Some(table) => write!(f, ", partition table {}", table.kind)?,
-                None => write!(f, ", {}", describe(&disk.whole))?,
-            }
-            for path in &disk.below {
-                write!(f, "\n  on {}", path.display())?;
-            }
-            for warning in &disk.warnings {
-                write!(f, "\n  warning: {warning}")?;
-            }
-            let described = disk.table.iter().flat_map(|table| &table.partitions).zip(&disk.partitions);
-            for (partition, found) in described {
-                write!(
-                    f,
-                    "\n  {:<5} {:>10}  {}",
-                    found.part.to_string(),
-                    Size(found.size_bytes).to_string(),
-                    describe(found)
-                )?;
-                if let Some(name) = &partition.name {
-                    write!(f, ", partition label {name:?}")?;
-                }
-            }
-        }
-        for group in &self.groups {
-            write!(f, "\n  LVM2 group {}", group.name)?;
-            for (volume, found) in &group.volumes {
-                let size = Size(found.size_bytes);
-                write!(f, "\n    {}  {size}, {}, {}", found.part, volume.kind, describe(found))?;
-            }
-        }
-        Ok(())
-    }
+/// Where a range of a physical volume lies on the disks.
+fn places(disks: &[Disk], volume: &Arc<dyn BlockDevice>, range: &Range<u64>) -> Option<Place> {
+    let found = disks.iter().flat_map(|disk| std::iter::once(&disk.whole).chain(&disk.partitions));
+    let is_it = |found: &&Found| found.device.as_ref().is_ok_and(|device| device.identity() == volume.identity());
+    let (disk, place) = found.filter(is_it).find_map(|found| found.extents.first())?;
+    Some((*disk, place.start + range.start..place.start + range.end))
 }

@@ -31,6 +31,8 @@ pub enum DiskError {
     /// The part that was named does not exist, or cannot be used.
     #[error("{operand}: {why}{there_is}")]
     Part {
+        /// What kind of reason `why` is.
+        fault: PartFault,
         /// The operand, as the user named it.
         operand: String,
         /// Why it cannot be used.
@@ -56,13 +58,27 @@ pub enum DiskError {
     },
 }
 
+/// What is wrong with the part that an operand names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartFault {
+    /// There is none, or none that can be told from others.
+    NotOne,
+    /// No part is named, and there is no XFS filesystem.
+    NoXfs,
+    /// It is there and cannot be used.
+    Unusable,
+}
+
 impl DiskError {
     pub(crate) fn io(path: &Path, source: io::Error) -> Self {
         Self::Io { path: path.into(), source }
     }
 }
 
-/// How QEMU makes a block device of an image in `format`.
+/// How QEMU serves an image in `format`, so that it can be used through NBD.
 pub(crate) fn attach(path: &Path, format: &str) -> String {
-    format!("make a block device of it with: qemu-nbd -f {format} -c /dev/nbd0 {}", path.display())
+    let path = path.display();
+    format!(
+        "serve it with: qemu-nbd -t -f {format} -k /tmp/nbd.sock {path}; then name nbd+unix:///?socket=/tmp/nbd.sock"
+    )
 }

@@ -79,6 +79,14 @@ impl fmt::Display for Operand {
 }
 
 impl Operand {
+    /// The operand as a user writes it.
+    pub fn to_os_string(&self) -> OsString {
+        let paths: Vec<&OsStr> = self.paths.iter().map(|path| path.as_os_str()).collect();
+        let mut text = paths.join(OsStr::new(","));
+        text.push(self.part.to_string());
+        text
+    }
+
     /// Decodes an operand. `exists` says whether there is a file of a name; without it the meaning of `#` and `,` is
     /// not known.
     ///
@@ -204,6 +212,7 @@ mod tests {
         ];
         for (text, part) in parts {
             let operand = decode(&format!("d#{text}"), &["d"]).unwrap();
+            assert_eq!(decode(operand.to_os_string().to_str().unwrap(), &["d"]).unwrap(), operand);
             assert_eq!((operand.paths, operand.part), (vec![PathBuf::from("d")], part));
         }
         assert_eq!(decode("a,b#lv=v/l", &["a", "b"]).unwrap().paths.len(), 2);

@@ -14,22 +14,25 @@
 //! image with the bit is refused, here and by imago, until `qemu-img check -r all` has counted anew; QEMU does so by
 //! itself. Version 2 has no such bit, and is not written.
 //!
+//! **Room.** The file is made longer, durably, before anything is allocated behind its end, see `room`.
+//!
 //! **Flush.** Data first, then the tables in imago's memory, then these: flush, and imago's `sync` twice.
 //!
 //! **Locks.** Imago's discard needs exclusive access, which `image` gives. The chain below is opened for reading only.
 //!
 //! Source of facts: QEMU's docs/interop/qcow2.
 
+use crate::bytes::u64_at;
 use crate::error::{DiskError, attach};
+use crate::room::Room;
 use imago::file::File as ImagoFile;
 use imago::qcow2::Qcow2;
 use imago::raw::Raw;
-use imago::{FormatAccess, Mapping};
+use imago::{DynStorage, FormatAccess, Mapping, StorageExt};
 use parking_lot::{Mutex, RwLock};
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use xfskit_device::{Access, BlockDevice, FileDevice};
 
 /// The signature of qcow and qcow2.
@@ -51,20 +54,30 @@ const MOST_LAYERS: usize = 32;
 /// The longest range that is looked at to find data in it.
 const MOST_LOOKUPS: usize = 1024;
 
-type Image = FormatAccess<ImagoFile>;
+/// What imago reads and writes: a file, or in tests a simulated one.
+pub(crate) type Lower = Arc<dyn DynStorage>;
+type Image = FormatAccess<Lower>;
 
 /// A qcow2 image with its backing files.
 pub(crate) struct Qcow2Device {
     image: RwLock<Option<Image>>,
     size_bytes: u64,
-    mark: Option<Mutex<Mark>>,
+    /// Of an image that is written.
+    written: Option<Written>,
     /// The files, the image itself first. They hold the locks.
     files: Vec<(PathBuf, FileDevice)>,
 }
 
+/// What is done around the writes.
+struct Written {
+    cluster_bytes: u64,
+    mark: Mutex<Mark>,
+    room: Mutex<Room>,
+}
+
 /// The dirty bit in the header.
 struct Mark {
-    file: File,
+    file: Lower,
     is_set: bool,
 }
 
@@ -74,10 +87,10 @@ impl Mark {
             return Ok(());
         }
         let mut bytes = [0; 8];
-        self.file.read_exact_at(&mut bytes, INCOMPATIBLE)?;
+        self.file.read(&mut bytes[..], INCOMPATIBLE)?;
         let features = u64::from_be_bytes(bytes) & !DIRTY | if is_set { DIRTY } else { 0 };
-        self.file.write_all_at(&features.to_be_bytes(), INCOMPATIBLE)?;
-        self.file.sync_data()?;
+        self.file.write(&features.to_be_bytes()[..], INCOMPATIBLE)?;
+        self.file.dyn_sync()?;
         self.is_set = is_set;
         Ok(())
     }
@@ -90,7 +103,9 @@ struct Header {
     size_bytes: u64,
     encryption: u32,
     l1_entries: u32,
+    refcount_table: u64,
     refcount_table_clusters: u32,
+    refcount_order: u32,
     snapshots: u32,
     incompatible: u64,
     autoclear: u64,
@@ -107,7 +122,9 @@ fn decode_header(bytes: &[u8]) -> Header {
         size_bytes: long(24),
         encryption: word(32),
         l1_entries: word(36),
+        refcount_table: long(48),
         refcount_table_clusters: word(56),
+        refcount_order: if version >= 3 { word(96) } else { 4 },
         snapshots: word(60),
         incompatible: newer(long(INCOMPATIBLE as usize)),
         autoclear: newer(long(88)),
@@ -187,15 +204,31 @@ impl Qcow2Device {
     /// Opens an image and the chain below it. `file` is the image itself, which has the locks for `access`.
     pub(crate) fn open(path: &Path, file: FileDevice, access: Access) -> Result<Self, DiskError> {
         let mut files = Vec::new();
-        let image = open_layer(path, file, access, &mut files)?;
-        let size_bytes = image.size();
-        let mark = if access == Access::Write {
-            let file = files[0].1.try_clone_file().map_err(|source| DiskError::io(path, source))?;
-            Some(Mutex::new(Mark { file, is_set: false }))
+        let lower = lower_file(path, &file)?;
+        let image = open_layer(path, file, &lower, access, &mut files)?;
+        Self::new(path, image, lower, access, files)
+    }
+
+    fn new(
+        path: &Path,
+        image: Image,
+        lower: Lower,
+        access: Access,
+        files: Vec<(PathBuf, FileDevice)>,
+    ) -> Result<Self, DiskError> {
+        let written = if access == Access::Write {
+            let room =
+                Room::new(&lower, files.first().map(|(_, file)| file)).map_err(|source| DiskError::io(path, source))?;
+            let cluster_bytes = room.cluster_bytes();
+            Some(Written {
+                cluster_bytes,
+                mark: Mutex::new(Mark { file: lower, is_set: false }),
+                room: Mutex::new(room),
+            })
         } else {
             None
         };
-        Ok(Self { image: RwLock::new(Some(image)), size_bytes, mark, files })
+        Ok(Self { size_bytes: image.size(), image: RwLock::new(Some(image)), written, files })
     }
 
     /// The files of the chain, the image itself first.
@@ -215,30 +248,119 @@ impl Qcow2Device {
         action(self.image.read().as_ref().expect("only drop takes the image"))
     }
 
+    /// Makes the file long enough for what a write may allocate.
+    fn make_room(&self, image: &Image, mut offset: u64, length: u64) -> io::Result<()> {
+        let Some(written) = &self.written else { return Ok(()) };
+        let end = offset + length;
+        let mut clusters = 0;
+        while offset < end {
+            let (mapping, length) = image.get_mapping(offset, end - offset)?;
+            let next = if length > 0 { offset + length } else { end };
+            if !matches!(mapping, Mapping::Raw { writable: true, .. }) {
+                clusters += next.div_ceil(written.cluster_bytes) - offset / written.cluster_bytes;
+            }
+            offset = next;
+        }
+        if clusters == 0 {
+            Ok(())
+        } else {
+            written.room.lock().make(clusters, self.files.first().map(|(_, file)| file))
+        }
+    }
+
     /// Sets the mark before anything is changed.
     fn begin_change(&self) -> io::Result<()> {
-        match &self.mark {
-            Some(mark) => mark.lock().set(true),
+        match &self.written {
+            Some(written) => written.mark.lock().set(true),
             None => Err(io::Error::new(io::ErrorKind::PermissionDenied, "the image was opened for reading only")),
         }
     }
 }
 
-/// Opens one file of a chain, and those below it.
+/// Opens a qcow2 image that lies on any storage that imago can use, and on a raw disk as its backing file if one is
+/// given. Nothing locks the storage.
+///
+/// # Errors
+/// [`DiskError`]: a feature that is not handled, damage, or an error of the storage; `name` stands in them.
+pub fn qcow2_on(
+    name: &Path,
+    storage: Arc<dyn DynStorage>,
+    backing: Option<Arc<dyn DynStorage>>,
+    access: Access,
+) -> Result<Arc<dyn BlockDevice>, DiskError> {
+    verify_lower(name, &storage, access)?;
+    let failed = |source| DiskError::io(name, source);
+    let mut image = Qcow2::<Lower>::open_image(Arc::clone(&storage), access == Access::Write).map_err(failed)?;
+    if image.implicit_backing_file().is_some_and(|backing| !backing.is_empty()) != backing.is_some() {
+        let what = "a qcow2 image with another backing file than is given".into();
+        let advice = "flatten it with: qemu-img rebase -b ''".into();
+        return Err(DiskError::Refused { path: name.into(), what, advice });
+    }
+    let backing = backing.map(|lower| Raw::open_image(lower, false)).transpose().map_err(failed)?;
+    image.set_data_file(None);
+    image.set_backing(backing.map(FormatAccess::new));
+    Ok(Arc::new(Qcow2Device::new(name, FormatAccess::new(image), storage, access, Vec::new())?))
+}
+
+/// Another handle of an open file, for imago.
+fn lower_file(path: &Path, file: &FileDevice) -> Result<Lower, DiskError> {
+    let handle = file.try_clone_file().and_then(ImagoFile::try_from).map_err(|source| DiskError::io(path, source))?;
+    Ok(Arc::new(handle))
+}
+
+/// Reads the header and refuses what must not reach imago.
+fn verify_lower(path: &Path, lower: &Lower, access: Access) -> Result<(), DiskError> {
+    let mut bytes = [0; HEADER_BYTES];
+    // Bytes behind the end of the file read as zeros.
+    lower.read(&mut bytes[..], 0).map_err(|source| DiskError::io(path, source))?;
+    let header = decode_header(&bytes);
+    verify_header(path, &header, access)?;
+    if access == Access::Write { verify_counts(path, lower, &header) } else { Ok(()) }
+}
+
+/// Checks the table of reference counts of an image that is to be written. Imago takes a cluster without a count for a
+/// free one, the header's too, and goes through holes of the table by recursion.
+fn verify_counts(path: &Path, lower: &Lower, header: &Header) -> Result<(), DiskError> {
+    let failed = |source| DiskError::io(path, source);
+    let damaged = |what: &str| DiskError::Damaged { path: path.into(), what: format!("qcow2: {what}") };
+    let cluster = 1u64 << header.cluster_bits;
+    let mut table = vec![0; (u64::from(header.refcount_table_clusters) * cluster) as usize];
+    lower.read(&mut table[..], header.refcount_table).map_err(failed)?;
+    let entries: Vec<u64> = table.chunks_exact(8).map(|entry| u64_at(entry, 0).swap_bytes()).collect();
+    let used = entries.iter().position(|entry| *entry == 0).unwrap_or(entries.len());
+    if used == 0 || entries[used..].iter().any(|entry| *entry != 0) {
+        return Err(damaged("the table of reference counts has holes; qemu-img convert makes a sound copy"));
+    }
+    let end = lower.dyn_size().map_err(failed)?;
+    if entries[..used].iter().any(|entry| !entry.is_multiple_of(cluster) || *entry >= end) {
+        return Err(damaged("the table of reference counts points past the end of the file"));
+    }
+    let mut count = [0; 8];
+    lower.read(&mut count[..], entries[0]).map_err(failed)?;
+    let of_header = match header.refcount_order {
+        order @ 0..3 => u64::from(count[0]) & ((1 << (1 << order)) - 1),
+        order @ 3..=6 => count[..1 << (order - 3)].iter().fold(0, |value, byte| value << 8 | u64::from(*byte)),
+        _ => return Err(damaged("the size of a reference count is not known")),
+    };
+    if of_header == 0 {
+        return Err(damaged("the reference counts say that the header's cluster is free"));
+    }
+    Ok(())
+}
+
+/// Opens one file of a chain, and those below it. `lower` is another handle of `file`.
 fn open_layer(
     path: &Path,
     file: FileDevice,
+    lower: &Lower,
     access: Access,
     files: &mut Vec<(PathBuf, FileDevice)>,
 ) -> Result<Image, DiskError> {
     let failed = |source| DiskError::io(path, source);
     file.verify_alone(path)?;
-    let mut bytes = vec![0; file.size_bytes().min(HEADER_BYTES as u64) as usize];
-    file.read(0, &mut bytes).map_err(failed)?;
-    verify_header(path, &decode_header(&bytes), access)?;
-    let handle = file.try_clone_file().and_then(ImagoFile::try_from).map_err(failed)?;
+    verify_lower(path, lower, access)?;
     files.push((path.into(), file));
-    let mut image = Qcow2::<ImagoFile>::open_image(handle, access == Access::Write).map_err(failed)?;
+    let mut image = Qcow2::<Lower>::open_image(Arc::clone(lower), access == Access::Write).map_err(failed)?;
     let below = match image.implicit_backing_file() {
         Some(name) if !name.is_empty() => {
             let name = backing_path(path, name)?;
@@ -272,15 +394,15 @@ fn open_below(path: &Path, format: Option<&str>, files: &mut Vec<(PathBuf, FileD
     let file = FileDevice::open(path, Access::Read)?;
     let mut magic = [0; 4];
     let is_qcow2 = file.size_bytes() >= 4 && file.read(0, &mut magic).is_ok() && magic == MAGIC;
+    let lower = lower_file(path, &file)?;
     match format {
-        Some("qcow2") => open_layer(path, file, Access::Read, files),
-        None if is_qcow2 => open_layer(path, file, Access::Read, files),
+        Some("qcow2") => open_layer(path, file, &lower, Access::Read, files),
+        None if is_qcow2 => open_layer(path, file, &lower, Access::Read, files),
         None | Some("raw" | "file") => {
             file.verify_alone(path)?;
-            let failed = |source| DiskError::io(path, source);
-            let handle = file.try_clone_file().and_then(ImagoFile::try_from).map_err(failed)?;
             files.push((path.into(), file));
-            Ok(FormatAccess::new(Raw::open_image(handle, false).map_err(failed)?))
+            let image = Raw::open_image(lower, false).map_err(|source| DiskError::io(path, source))?;
+            Ok(FormatAccess::new(image))
         }
         Some(format) => {
             let what = format!("a backing file in the format {:?}", crate::bytes::printable(format));
@@ -302,11 +424,14 @@ impl BlockDevice for Qcow2Device {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.check(offset, data.len() as u64)?;
         self.begin_change()?;
-        self.with(|image| image.write(data, offset))
+        self.with(|image| {
+            self.make_room(image, offset, data.len() as u64)?;
+            image.write(data, offset)
+        })
     }
 
     fn flush(&self) -> io::Result<()> {
-        if self.mark.is_none() {
+        if self.written.is_none() {
             return Ok(());
         }
         self.with(|image| {
@@ -349,20 +474,22 @@ impl BlockDevice for Qcow2Device {
     }
 
     fn is_read_only(&self) -> bool {
-        self.mark.is_none()
+        self.written.is_none()
     }
 }
 
 impl Drop for Qcow2Device {
     /// Clears the mark if everything that was written is durable.
     fn drop(&mut self) {
-        let is_marked = self.mark.as_mut().is_some_and(|mark| mark.get_mut().is_set);
+        let is_marked = self.written.as_mut().is_some_and(|written| written.mark.get_mut().is_set);
         let flushed = is_marked && self.flush().is_ok();
         // Imago flushes once more here, with nothing left to write.
         drop(self.image.get_mut().take());
-        if flushed && let Some(mark) = &mut self.mark {
+        if flushed && let Some(written) = &mut self.written {
+            // A file that stays longer than it need be is right too.
+            let _ = written.room.get_mut().give_back(self.files.first().map(|(_, file)| file));
             // If that fails, the image has to be checked by qemu-img before its next use, which is right.
-            let _ = mark.get_mut().set(false);
+            let _ = written.mark.get_mut().set(false);
         }
     }
 }

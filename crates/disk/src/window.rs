@@ -9,8 +9,8 @@
 //! device, and [`Window::check`] that a request lies within the window; nothing else checks bounds.
 //!
 //! Flush goes to every device once. Discard, allocation and the search for data go to each device as one range, since
-//! the chunks of a contiguous range that lie on one stripe are contiguous there. The window's identity is that of its
-//! first device, so that two windows onto one disk are not opened for writing at once.
+//! the chunks of a contiguous range that lie on one stripe are contiguous there. Each window has an identity of its
+//! own: two windows onto one disk may be written at once if they do not overlap, see [`crate::Chosen::overlaps`].
 
 use std::io;
 use std::ops::Range;
@@ -118,6 +118,14 @@ impl Window {
         Ok(window)
     }
 
+    /// The parts of other devices that the window consists of.
+    pub(crate) fn stripes(&self) -> impl Iterator<Item = (&Arc<dyn BlockDevice>, Range<u64>)> {
+        self.segments.iter().flat_map(|(_, segment)| {
+            let each = segment.length / segment.stripes.len() as u64;
+            segment.stripes.iter().map(move |stripe| (&stripe.device, stripe.offset..stripe.offset + each))
+        })
+    }
+
     /// Checks that a request lies within the window.
     fn check(&self, offset: u64, length: u64) -> io::Result<Range<u64>> {
         match offset.checked_add(length) {
@@ -212,10 +220,6 @@ impl BlockDevice for Window {
             Ok(range) => self.parts(range).any(|(device, offset, length)| device.may_hold_data(offset, length)),
             Err(_) => true,
         }
-    }
-
-    fn identity(&self) -> usize {
-        self.devices[0].identity()
     }
 
     fn is_read_only(&self) -> bool {

@@ -8,6 +8,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use xfskit::device::unescape;
 
@@ -74,16 +75,24 @@ pub fn mount_around(path: &Path) -> io::Result<Option<MountEntry>> {
     Ok(nearest.and_then(|(entry, is_ours)| is_ours.then_some(entry)))
 }
 
-/// The mounts of an image, by the name without symbolic links that its server has given.
+/// The mounts of an image, by the name without symbolic links that its server has given; of a disk, also those of its
+/// parts.
 ///
 /// # Errors
 /// When `/proc` cannot be read.
 pub fn mounts_of(image: &Path) -> io::Result<Vec<MountEntry>> {
-    let is_of_image = |entry: &MountEntry| entry.source == image.as_os_str();
+    let is_of_image = |entry: &MountEntry| is_on(entry.source.as_bytes(), image.as_os_str().as_bytes());
     Ok(read_all()?
         .into_iter()
         .filter_map(|(entry, is_ours)| (is_ours && is_of_image(&entry)).then_some(entry))
         .collect())
+}
+
+/// Whether a source is a file, or a part of it: `FILE[,FILE...][#PART]`.
+fn is_on(source: &[u8], file: &[u8]) -> bool {
+    let ends = |rest: &[u8]| matches!(rest.first(), None | Some(b'#' | b','));
+    let starts = std::iter::once(0).chain((1..=source.len()).filter(|&at| source[at - 1] == b','));
+    starts.into_iter().any(|at| source[at..].strip_prefix(file).is_some_and(ends))
 }
 
 /// The mount of the root of the image that another mount, a bind mount perhaps, shows a folder of.
@@ -109,6 +118,16 @@ pub fn is_mounted(device: &str) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_of_a_disk_is_on_its_file() {
+        for source in ["/a.img", "/a.img#3", "/a.img#label=x", "/b,/a.img", "/b,/a.img#lv=v/l", "/a.img,/b"] {
+            assert!(is_on(source.as_bytes(), b"/a.img"), "{source}");
+        }
+        for source in ["/a.img2", "/b/a.img", "/b#/a.img", ""] {
+            assert!(!is_on(source.as_bytes(), b"/a.img"), "{source}");
+        }
+    }
 
     #[test]
     fn a_line_is_taken_apart() {

@@ -2,11 +2,11 @@
 //! them.
 
 use std::path::PathBuf;
-use xfskit_fuzz_harness::targets::TARGETS;
+use xfskit_fuzz_harness::{disk, targets};
 
 fn main() -> std::io::Result<()> {
     let folder = PathBuf::from(std::env::args_os().nth(1).unwrap_or_else(|| "fuzz/corpus".into()));
-    for target in TARGETS {
+    for target in targets::TARGETS.iter().chain(&disk::TARGETS) {
         let folder = folder.join(target.name);
         std::fs::create_dir_all(&folder)?;
         let seeds = (target.seeds)();

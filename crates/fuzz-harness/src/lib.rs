@@ -4,7 +4,7 @@
 //! image()  ──▶ a populated image in memory       blocks()  ──▶ where its metadata lies, with checksums
 //! Mutator  ──▶ damages blocks, fixes checksums   Overlay   ──▶ a device over the damaged image, that counts writes
 //! walk()   ──▶ reads everything reachable        exercise()──▶ makes random changes
-//! Watchdog ──▶ ends a process that hangs         targets, fuse, archive: the fuzz targets
+//! Watchdog ──▶ ends a process that hangs         targets, fuse, archive, disk: the fuzz targets
 //! fuzz::run() drives a target for a while        report    ──▶ counts what the targets did
 //! ```
 //! Every read and every change may fail. It must not panic, hang, or take memory without bound.
@@ -13,6 +13,7 @@
 pub mod archive;
 mod behaviour;
 mod blocks;
+pub mod disk;
 mod exercise;
 pub mod fuse;
 pub mod fuzz;

@@ -1,10 +1,11 @@
-//! The fuzz targets of the format, each for its share of the time that `XFSKIT_FUZZ_SECONDS` says.
+//! The fuzz targets of the format and of whole disks, each for its share of the time that `XFSKIT_FUZZ_SECONDS` says.
 
 use xfskit_fuzz_harness::fuzz::run;
-use xfskit_fuzz_harness::targets::TARGETS;
+use xfskit_fuzz_harness::{disk, targets};
 
 fn fuzz(name: &str) {
-    run(TARGETS.iter().find(|target| target.name == name).expect("a target"));
+    let mut all = targets::TARGETS.iter().chain(&disk::TARGETS);
+    run(all.find(|target| target.name == name).expect("a target"));
 }
 
 #[test]
@@ -35,4 +36,19 @@ fn fuzz_log() {
 #[test]
 fn fuzz_log_recovery() {
     fuzz("log_recovery");
+}
+
+#[test]
+fn fuzz_table() {
+    fuzz("table");
+}
+
+#[test]
+fn fuzz_lvm() {
+    fuzz("lvm");
+}
+
+#[test]
+fn fuzz_qcow2() {
+    fuzz("qcow2");
 }

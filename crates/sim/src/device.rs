@@ -3,10 +3,11 @@
 //!
 //! ```text
 //! read ──▶ own pages (written here) ──▶ base (shared, never changed) ──▶ stale bytes
-//! write ─▶ own pages, and the record
+//! write ─▶ own pages, and the record; before that the storage below, if there is one
 //! ```
 
 use crate::bad_place::{BadPlace, Refused};
+use crate::below::Lower;
 use crate::events::Event;
 use crate::pages::{PAGE_BYTES, Pages, SECTOR_BYTES, page_of, write_pages};
 use std::io;
@@ -32,6 +33,7 @@ struct State {
     operations: u64,
     fault: Option<Fault>,
     refused: Refused,
+    lower: Option<Arc<dyn Lower>>,
 }
 
 /// The device.
@@ -47,7 +49,14 @@ impl SimDevice {
         Self {
             size_bytes,
             base,
-            state: Mutex::new(State { own, record: None, operations: 0, fault: None, refused: Refused::default() }),
+            state: Mutex::new(State {
+                own,
+                record: None,
+                operations: 0,
+                fault: None,
+                refused: Refused::default(),
+                lower: None,
+            }),
         }
     }
 
@@ -68,9 +77,18 @@ impl SimDevice {
 
     /// Puts a mark into the record.
     pub fn mark(&self, event: Event) {
-        if let Some(record) = &mut self.state().record {
+        let mut state = self.state();
+        if let Some(lower) = &state.lower {
+            lower.mark(&event);
+        }
+        if let Some(record) = &mut state.record {
             record.push(event);
         }
+    }
+
+    /// From here on, all that is written is also written to `lower`, which lies below this device.
+    pub fn lie_on(&self, lower: Arc<dyn Lower>) {
+        self.state().lower = Some(lower);
     }
 
     /// Sets what is wrong with the device from here on; `None` if nothing is.
@@ -203,6 +221,9 @@ impl BlockDevice for SimDevice {
             }
             return Err(place.error());
         }
+        if let Some(lower) = &state.lower {
+            lower.write(offset, data)?;
+        }
         self.store(&mut state, offset, data);
         Ok(())
     }
@@ -210,6 +231,9 @@ impl BlockDevice for SimDevice {
     fn flush(&self) -> io::Result<()> {
         let mut state = self.state();
         Self::count(&mut state)?;
+        if let Some(lower) = &state.lower {
+            lower.flush()?;
+        }
         if let Some(record) = &mut state.record {
             record.push(Event::Flush);
         }

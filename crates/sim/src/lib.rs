@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod bad_place;
+mod below;
 mod bounds;
 mod campaign;
 mod clock;
@@ -40,6 +41,7 @@ mod tree;
 mod workload;
 
 pub use bad_place::{BadPlace, FailingRequests, TornWrite};
+pub use below::{Below, Lower, explore_below, judge_lower};
 pub use bounds::Bounds;
 pub use campaign::{Campaign, Finding, Summary};
 pub use crash::{crash, crash_for_kernel};
@@ -50,5 +52,5 @@ pub use explore::{DeviceFault, Failure, Plan, Tally, explore, replay};
 pub use faults::{bad_place, explore_bad_places, explore_failing, explore_lies, explore_tags};
 pub use judge::{Crashed, Lie};
 pub use pages::Pages;
-pub use recording::{Recording, RunOptions, record};
+pub use recording::{MakeLower, Recording, RunOptions, record, record_on};
 pub use workload::{WORKLOADS, Workload, find};

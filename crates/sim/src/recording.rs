@@ -1,6 +1,7 @@
 //! A run from its image to its record: what can be cut, and what each cut is compared with.
 
 use crate::bad_place::BadPlace;
+use crate::below::Lower;
 use crate::clock::{Clock, World};
 use crate::contents::Histories;
 use crate::device::{Fault, SimDevice};
@@ -69,6 +70,22 @@ pub struct RunOptions {
 /// # Errors
 /// Something that must not happen, with the transcript if it was asked for.
 pub fn record(workload: &Workload, seed: u64, run_options: RunOptions) -> Result<(Recording, Vec<String>), String> {
+    record_on(workload, seed, run_options, None)
+}
+
+/// Makes the storage below a run's device, of the size and with the contents that are given.
+pub type MakeLower<'a> = &'a dyn Fn(u64, &Pages) -> Arc<dyn Lower>;
+
+/// As [`record`], on a device that lies on other storage. A failure of that is one of the device.
+///
+/// # Errors
+/// As [`record`].
+pub fn record_on(
+    workload: &Workload,
+    seed: u64,
+    run_options: RunOptions,
+    lower: Option<MakeLower<'_>>,
+) -> Result<(Recording, Vec<String>), String> {
     let mut random = Random::new(seed);
     let shape = (workload.shape)(&mut random);
     let text = |stop| match stop {
@@ -80,6 +97,9 @@ pub fn record(workload: &Workload, seed: u64, run_options: RunOptions) -> Result
     let device = Arc::new(SimDevice::new(size_bytes, Arc::clone(&base), Pages::default()));
     let mut options = options_of(seed);
     device.start_record();
+    if let Some(make) = lower {
+        device.lie_on(make(size_bytes, &base));
+    }
     if let Some(first) = run_options.fail_from {
         device.set_fault(Some(Fault::FailFrom(first)));
     }
@@ -87,7 +107,8 @@ pub fn record(workload: &Workload, seed: u64, run_options: RunOptions) -> Result
         device.set_fault(Some(Fault::BadPlace(place)));
     }
     options.error_tags.extend(run_options.tag);
-    let may_fail = run_options.fail_from.is_some() || run_options.tag.is_some() || run_options.bad_place.is_some();
+    let is_faulty = run_options.fail_from.is_some() || run_options.tag.is_some() || run_options.bad_place.is_some();
+    let may_fail = is_faulty || lower.is_some();
     let recording = |device: &SimDevice, history: RunHistory, log| Recording {
         size_bytes,
         base: Arc::clone(&base),

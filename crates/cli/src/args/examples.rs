@@ -83,7 +83,8 @@ Examples:
 pub const INFO: &str = "\
 Examples:
   xfskit info disk.img
-  xfskit --json info disk.img";
+  xfskit --json info disk.img
+  xfskit info disk.img#whole";
 
 pub const TOUCH: &str = "\
 Examples:

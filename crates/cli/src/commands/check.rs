@@ -2,7 +2,7 @@
 
 use crate::args::CheckArgs;
 use crate::exit::{self, Reported, message};
-use crate::image::{named, open_device, open_to_look, open_without_lock};
+use crate::image::{named, open_log, open_to_look, open_without_lock};
 use crate::screen::{self, end, say};
 use anyhow::Result;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -141,10 +141,8 @@ type ToCheck = (Arc<dyn BlockDevice>, Option<Arc<dyn BlockDevice>>, Option<Strin
 /// check sees what a mount would see. An image that another program writes to is refused by its lock.
 fn open(args: &CheckArgs) -> Result<(ToCheck, Vec<Loss>)> {
     let (device, losses) = open_to_look(&args.read.image.image)?;
-    let log_device = match &args.read.image.logdev {
-        Some(path) => Some(Arc::new(open_device(path, Access::Read)?) as Arc<dyn BlockDevice>),
-        None => None,
-    };
+    let open = |path: &std::path::PathBuf| open_log(path, Access::Read);
+    let log_device = args.read.image.logdev.as_ref().map(open).transpose()?;
     if args.read.no_recovery {
         return Ok(((device, log_device, None), losses));
     }

@@ -7,6 +7,7 @@ use crate::image::{has_external_log, open, open_quietly, shown};
 use crate::interrupt;
 use crate::mounted;
 use crate::network::scheme_bytes;
+use crate::operand;
 use crate::progress::CopyBar;
 use crate::screen;
 use anyhow::{Context, Result};
@@ -95,7 +96,7 @@ impl Images {
     }
 
     fn open(&mut self, image: &Path, options: MountOptions) -> Result<Arc<Volume>> {
-        let key = image.canonicalize().unwrap_or_else(|_| image.into());
+        let key = operand::canonical(image);
         if let Some((_, filesystem)) = self.opened.iter().find(|(known, _)| *known == key) {
             return Ok(Arc::clone(filesystem));
         }
@@ -113,7 +114,8 @@ impl Images {
 
     /// The metadata of the image files.
     fn files(&self) -> Vec<Metadata> {
-        self.opened.iter().filter_map(|(path, _)| std::fs::metadata(path).ok()).collect()
+        let paths = self.opened.iter().flat_map(|(path, _)| operand::files(path));
+        paths.filter_map(|path| std::fs::metadata(path).ok()).collect()
     }
 
     /// Closes all images, whether copying failed or not.
@@ -171,8 +173,10 @@ fn check_colon(text: &OsStr) -> Result<()> {
     }
     for (colon, _) in bytes.iter().enumerate().filter(|(_, byte)| **byte == b':') {
         let (image, path) = (OsStr::from_bytes(&bytes[..colon]), OsStr::from_bytes(&bytes[colon + 1..]));
-        let is_image = std::fs::metadata(image).is_ok_and(|data| data.is_file() || data.file_type().is_block_device());
-        if is_image {
+        let is_image = |image: &PathBuf| {
+            std::fs::metadata(image).is_ok_and(|data| data.is_file() || data.file_type().is_block_device())
+        };
+        if operand::files(Path::new(image)).iter().all(is_image) {
             let (text, image, path) = (shown(text), shown(image), shown(path));
             return Err(Usage(format!("{text}: a path within an image begins with a slash: {image}:/{path}")).into());
         }

@@ -5,6 +5,7 @@ use super::list::is_dir;
 use crate::args::ExportArgs;
 use crate::exit::{self, Usage};
 use crate::image::{find, open_to_read};
+use crate::operand;
 use crate::overwrite::open_existing;
 use crate::private::{self, Watched};
 use crate::progress::CopyBar;
@@ -45,8 +46,10 @@ fn write_file(filesystem: &Volume, start: InodeNumber, args: &ExportArgs, path: 
     let existing = std::fs::metadata(path).ok();
     let image = &args.path.read.image;
     if let Some(data) = &existing {
-        for source in [Some(&image.image), image.logdev.as_ref()].into_iter().flatten() {
-            if share_storage(data, &std::fs::metadata(source)?) {
+        let sources = [Some(&image.image), image.logdev.as_ref()].into_iter().flatten();
+        for source in sources.flat_map(|operand| operand::files(operand)) {
+            // A disk of a server is no file of this host.
+            if std::fs::metadata(source).is_ok_and(|source| share_storage(data, &source)) {
                 return Err(Usage("it is the image that is exported".into()).into());
             }
         }
@@ -74,8 +77,9 @@ fn write_file(filesystem: &Volume, start: InodeNumber, args: &ExportArgs, path: 
         _ => anyhow::anyhow!("there is no folder {} to make it in", path.parent().unwrap_or(&path).display()),
     })?;
     let (losses, holds_private) = write(filesystem, start, args, unnamed.file())?;
-    let image = std::fs::metadata(&args.path.read.image.image)?;
-    let permissions = private::permissions(holds_private || private::is_private(&image), existing.as_ref());
+    let disks = operand::files(&args.path.read.image.image);
+    let is_private = disks.iter().any(|path| std::fs::metadata(path).is_ok_and(|data| private::is_private(&data)));
+    let permissions = private::permissions(holds_private || is_private, existing.as_ref());
     unnamed.file().set_permissions(permissions)?;
     if let Some(replaced) = &replaced {
         // The kernel does not respect the lock and may use the file by now.

@@ -5,9 +5,11 @@
 //! options.
 
 use super::copy::{MIN_XFS_BYTES, attributes};
+use super::mkfs::open_part;
 use crate::args::MkfsArgs;
 use crate::exit::Usage;
-use crate::overwrite::open_existing;
+use crate::operand;
+use crate::overwrite::{open_existing, open_existing_log};
 use crate::private::{self, Watched};
 use crate::progress::CopyBar;
 use crate::text::parse_size;
@@ -138,6 +140,11 @@ struct Filled {
 }
 
 fn fill_existing_or_new(args: &MkfsArgs, from: &Path, options: &Options) -> Result<Filled> {
+    if let Some(part) = open_part(args)? {
+        let from = From::find(from, Reads::Once, &args.image)?;
+        let files = check_room(&from, &*part, args, options)?;
+        return FillTarget::Device(part).fill(&from, 0, files, args, options);
+    }
     let existing = std::fs::metadata(&args.image).ok();
     let size = match args.size.as_deref() {
         Some("auto") => None,
@@ -164,12 +171,12 @@ fn fill_existing_or_new(args: &MkfsArgs, from: &Path, options: &Options) -> Resu
     };
     // An existing file keeps its contents until the image is complete.
     let files = match &held {
-        Some(device) if !is_file => check_room(&from, device, args, options)?,
+        Some(device) if !is_file => check_room(&from, &**device, args, options)?,
         _ => files,
     };
     for attempt in 1.. {
         let place = match &held {
-            Some(device) if !is_file => FillTarget::Device(Arc::clone(device)),
+            Some(device) if !is_file => FillTarget::Device(Arc::clone(device) as _),
             _ => FillTarget::File(args.image.clone(), held.clone()),
         };
         match place.fill(&from, bytes, files, args, options) {
@@ -182,8 +189,9 @@ fn fill_existing_or_new(args: &MkfsArgs, from: &Path, options: &Options) -> Resu
 
 /// The files that the image replaces or is written to, if they exist by these names.
 fn existing_files(args: &MkfsArgs, options: &Options) -> Vec<Metadata> {
-    let paths = [Some(&args.image), options.log_device.as_ref()];
-    paths.into_iter().flatten().filter_map(|path| std::fs::metadata(path).ok()).collect()
+    let operands = [Some(&args.image), options.log_device.as_ref()];
+    let paths = operands.into_iter().flatten().flat_map(|operand| operand::files(operand));
+    paths.filter_map(|path| std::fs::metadata(path).ok()).collect()
 }
 
 fn is_full(error: &anyhow::Error) -> bool {
@@ -192,7 +200,7 @@ fn is_full(error: &anyhow::Error) -> bool {
 
 /// Refuses a source for which a device is too small, before the contents of the device are lost. A stream
 /// cannot be measured, since it can be read only once; for the other sources, returns the number of files.
-fn check_room(from: &From, device: &FileDevice, args: &MkfsArgs, options: &Options) -> Result<Option<u64>> {
+fn check_room(from: &From, device: &dyn BlockDevice, args: &MkfsArgs, options: &Options) -> Result<Option<u64>> {
     if matches!(from, From::Stream(_)) {
         return Ok(None);
     }
@@ -226,7 +234,7 @@ fn measure(from: &From, args: &MkfsArgs, options: &Options) -> Result<(Needs, u6
 enum FillTarget {
     /// A path, and the file that has it now.
     File(PathBuf, Option<Arc<FileDevice>>),
-    Device(Arc<FileDevice>),
+    Device(Arc<dyn BlockDevice>),
 }
 
 impl FillTarget {
@@ -234,7 +242,7 @@ impl FillTarget {
         match self {
             Self::Device(device) => {
                 let written = Arc::new(Unflushed::new(Arc::clone(device)));
-                let result = fill(&written, from, files, args, options);
+                let result = fill(&written, None, from, files, args, options);
                 if result.is_err() && written.begun.load(Ordering::Relaxed) {
                     // The device has an image now, but not the source's. The first error is the one to report.
                     let _ = device.write(0, &[0; 4096]);
@@ -247,7 +255,8 @@ impl FillTarget {
                 let io_error = |source| OpenError::Io { path: path.clone(), source };
                 let unnamed = Unnamed::new_beside(&path)?;
                 let device = FileDevice::create(unnamed.path(), bytes).with_context(|| path.display().to_string())?;
-                let filled = fill(&Arc::new(Unflushed::new(Arc::new(device))), from, files, args, options)?;
+                let own = Some(device.metadata().map_err(io_error)?);
+                let filled = fill(&Arc::new(Unflushed::new(Arc::new(device))), own, from, files, args, options)?;
                 let is_private = filled.is_private || from.is_private();
                 let replaced = held.as_ref().map(|held| held.metadata()).transpose().map_err(io_error)?;
                 let permissions = private::permissions(is_private, replaced.as_ref());
@@ -265,13 +274,13 @@ impl FillTarget {
 /// A device that ignores flushes: an image that is not complete is of no use, so only the caller flushes it, at the
 /// end.
 struct Unflushed {
-    device: Arc<FileDevice>,
+    device: Arc<dyn BlockDevice>,
     /// Whether something was written.
     begun: AtomicBool,
 }
 
 impl Unflushed {
-    fn new(device: Arc<FileDevice>) -> Self {
+    fn new(device: Arc<dyn BlockDevice>) -> Self {
         Self { device, begun: AtomicBool::new(false) }
     }
 }
@@ -313,18 +322,17 @@ impl BlockDevice for Unflushed {
 
 fn fill(
     device: &Arc<Unflushed>,
+    own: Option<Metadata>,
     from: &From,
     files: Option<u64>,
     args: &MkfsArgs,
     options: &Options,
 ) -> Result<Filled> {
     let shown = || args.image.display().to_string();
-    let mut written = existing_files(args, options);
-    written.push(device.device.metadata().with_context(shown)?);
+    let written: Vec<Metadata> = existing_files(args, options).into_iter().chain(own).collect();
     let epoch = source_date_epoch()?;
     let env = environment(options)?;
-    let log = options.log_device.as_deref().map(|path| open_existing(path, args.force, None)).transpose()?;
-    let log = log.map(|log| Arc::new(log) as Arc<dyn BlockDevice>);
+    let log = options.log_device.as_deref().map(|path| open_existing_log(path, args.force)).transpose()?;
     let mut source = from.open(&written)?;
     let superblock = make(device, log.as_deref(), options, env.now()).with_context(shown)?;
     let filesystem = Volume::open_in(device.clone(), log, MountOptions::default(), env).with_context(shown)?;

@@ -1,5 +1,7 @@
-//! `xfskit info`: shows the properties of an image, or of a mount of one. The summary of its geometry has the form of
-//! mkfs.xfs's.
+//! `xfskit info`: shows the properties of an image, or of a mount of one; or of a disk what there is on it. The summary
+//! of a geometry has the form of mkfs.xfs's.
+
+mod disk;
 
 use crate::args::ReadArgs;
 use crate::image::open_to_read;
@@ -27,7 +29,16 @@ fn look(args: &ReadArgs) -> Result<(RawSuperblock, &'static str)> {
 
 /// Runs the command.
 pub fn run(args: &ReadArgs, as_json: bool) -> Result<()> {
-    let (raw, log) = look(args)?;
+    let disks = disk::open(&args.image.image)?;
+    if let Some(disks) = disks.as_ref().filter(|disks| disks.holds_known_parts()) {
+        return disk::print(disks, as_json);
+    }
+    let found = look(args);
+    let (raw, log) = match (found, &disks) {
+        // Nothing is known in any partition, and the disk is not itself a filesystem either.
+        (Err(_), Some(disks)) if disk::has_parts(disks) => return disk::print(disks, as_json),
+        (found, _) => found?,
+    };
     if as_json {
         say!("{:#}", to_json(&raw, log));
         return Ok(());
@@ -38,6 +49,9 @@ pub fn run(args: &ReadArgs, as_json: bool) -> Result<()> {
     say!("uuid     ={uuid}");
     say!("space    ={} blocks free, {} of {} inodes free", raw.free_blocks, raw.free_inodes, raw.inode_count);
     say!("journal  ={log}");
+    if let Some(container) = disks.as_ref().and_then(disk::container) {
+        say!("disk     ={container}");
+    }
     Ok(())
 }
 

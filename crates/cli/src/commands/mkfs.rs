@@ -5,7 +5,7 @@ use super::fill;
 use super::info::summary_of;
 use crate::args::MkfsArgs;
 use crate::exit::Usage;
-use crate::overwrite::open_existing;
+use crate::overwrite::{open_existing, open_existing_log, open_existing_part};
 use crate::screen::{report, say, say_part};
 use crate::text::parse_size;
 use crate::unnamed::sync_names;
@@ -39,10 +39,17 @@ fn make_empty(args: &MkfsArgs, options: &Options) -> Result<Superblock> {
         Some(epoch) => epoch,
         None => SystemEnvironment::default().now(),
     };
-    let log = options.log_device.as_deref().map(|path| open_existing(path, args.force, None)).transpose()?;
-    let (device, made) = open_target(args, options, log.as_ref())?;
+    let log = options.log_device.as_deref().map(|path| open_existing_log(path, args.force)).transpose()?;
+    if let Some(part) = open_part(args)? {
+        let made = make(&part, log.as_deref(), options, now).map_err(anyhow::Error::from).and_then(|superblock| {
+            own_root(args, options, part, log)?;
+            Ok(superblock)
+        });
+        return made.with_context(|| args.image.display().to_string());
+    }
+    let (device, made) = open_target(args, options, log.as_deref())?;
     let own = device.metadata().with_context(|| args.image.display().to_string())?;
-    let (device, log) = (Arc::new(device), log.map(|log| Arc::new(log) as Arc<dyn BlockDevice>));
+    let device = Arc::new(device);
     let result = make(&device, log.as_deref(), options, now).map_err(anyhow::Error::from).and_then(|superblock| {
         own_root(args, options, device, log)?;
         if made {
@@ -58,11 +65,26 @@ fn make_empty(args: &MkfsArgs, options: &Options) -> Result<Superblock> {
     result.with_context(|| args.image.display().to_string())
 }
 
+/// The part of a disk that the operand names, if it does not name a file or device as it is.
+///
+/// # Errors
+/// `Usage` for a size, which a part has itself; as [`open_existing_part`].
+pub fn open_part(args: &MkfsArgs) -> Result<Option<Arc<dyn BlockDevice>>> {
+    let part = open_existing_part(&args.image, args.force)?;
+    if part.is_some() && args.size.is_some() {
+        let image = args.image.display();
+        return Err(
+            Usage(format!("{image}: a part of a disk, and a virtual disk, has a size: leave --size out")).into()
+        );
+    }
+    Ok(part)
+}
+
 /// Sets the owner of the root directory, if one was given.
 fn own_root(
     args: &MkfsArgs,
     options: &Options,
-    device: Arc<FileDevice>,
+    device: Arc<dyn BlockDevice>,
     log: Option<Arc<dyn BlockDevice>>,
 ) -> Result<()> {
     let Some(owner) = args.owner else { return Ok(()) };
@@ -120,7 +142,7 @@ fn options(args: &MkfsArgs) -> Result<Options> {
 }
 
 /// The device, and whether this command has made its file. With invalid options nothing is made, cut or overwritten.
-fn open_target(args: &MkfsArgs, options: &Options, log: Option<&FileDevice>) -> Result<(FileDevice, bool)> {
+fn open_target(args: &MkfsArgs, options: &Options, log: Option<&dyn BlockDevice>) -> Result<(FileDevice, bool)> {
     let size = args.size.as_deref().map(parse_size).transpose().map_err(Usage)?;
     // The size of the data section is also that of a new file.
     let size = size.or_else(|| options.data_bytes().filter(|_| !args.image.exists()));
@@ -140,7 +162,6 @@ fn open_target(args: &MkfsArgs, options: &Options, log: Option<&FileDevice>) -> 
                 && std::fs::metadata(&args.image).is_ok_and(|data| data.is_file())
             {
                 fits(size, device.sector_bytes())?;
-                let log = log.map(|log| log as &dyn BlockDevice);
                 let made = device.make_zeros_after(size, |device| set_aside(device, log, options));
                 made.with_context(|| format!("{}: the old contents stay", args.image.display()))?;
             }

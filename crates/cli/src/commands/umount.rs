@@ -7,6 +7,7 @@
 //! sends no request to the mount before it is unmounted, except for one with a time limit. Of the source it opens only
 //! regular files and block devices, without blocking, and every wait has a limit.
 
+use crate::operand;
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -136,7 +137,8 @@ fn detach_by_helper(path: &Path) -> Result<(), NotDetached> {
 
 fn wait(entry: &MountEntry, watch: Option<&Watch>) -> Ending {
     let end = Instant::now() + MAX_CLOSING;
-    let image = if watch.is_none() { open_quietly(Path::new(&entry.source)) } else { None };
+    let files = operand::files(Path::new(&entry.source));
+    let image = if watch.is_none() { files.first().and_then(|path| open_quietly(path)) } else { None };
     while Instant::now() < end {
         let ending = match (watch, &image) {
             (Some(watch), _) => watch.ending(),

@@ -1,9 +1,8 @@
 //! Records of the log and the operations in them.
 
-use crate::image::{open_device, open_to_look};
+use crate::image::{open_log, open_to_look};
 use anyhow::{Context, Result};
 use std::path::Path;
-use std::sync::Arc;
 use xfskit::device::Access;
 use xfskit::journal::{LogState, Operation, Record, RecordReader};
 use xfskit::ondisk::Lsn;
@@ -20,7 +19,7 @@ pub struct Journal {
 impl Journal {
     /// Opens the log of an image without opening the filesystem, so that the log of a damaged one can be shown.
     pub fn open(image: &Path, log_device: Option<&Path>) -> Result<Self> {
-        let open = |path: &Path| open_device(path, Access::Read).map(|device| Arc::new(device) as _);
+        let open = |path: &Path| open_log(path, Access::Read);
         let log = FoundLog::find(open_to_look(image)?.0, log_device.map(open).transpose()?);
         Ok(Self { log: log.map_err(Error::from).with_context(|| image.display().to_string())? })
     }

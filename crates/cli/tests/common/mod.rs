@@ -1,6 +1,7 @@
 //! Functions that run the command.
 #![allow(dead_code)] // Each test uses a part.
 
+pub mod disks;
 pub mod loops;
 pub mod mounts;
 pub mod trees;

@@ -4,6 +4,7 @@ use super::connection::{Connection, Message};
 use super::{MountSettings, ServerOutput, check_mount_point, this_program};
 use crate::args::MountArgs;
 use crate::exit::{self, Reported};
+use crate::operand;
 use crate::screen::report;
 use crate::syslog;
 use anyhow::{Context, Result, bail};
@@ -98,7 +99,7 @@ impl Mount<'_> {
 
     fn mount(&mut self, read_only: bool) -> Result<()> {
         let mut options = self.settings.fuse.clone();
-        options.source = self.args.image.canonicalize().unwrap_or_else(|_| self.args.image.clone()).into();
+        options.source = operand::canonical(&self.args.image).into();
         options.read_only = read_only;
         match Mounting::new(&self.args.mount_point, &options) {
             Ok((mounting, connection, report)) => {

@@ -4,12 +4,12 @@
 use super::options::{MountSettings, is_ignored};
 use crate::commands::stats;
 use crate::exit::Usage;
+use crate::operand;
 use crate::screen::report;
 use anyhow::{Context, Result, bail};
 use rustix::fs::{StatVfsMountFlags, XattrFlags};
 use rustix::mount::MountFlags;
 use std::path::Path;
-use xfskit::device::share_storage;
 use xfskit_fuse::{KernelOption, LARP_XATTR, mount_around};
 
 const LARP: &str = "larp=";
@@ -41,10 +41,8 @@ fn flags_of(mount_point: &Path) -> std::io::Result<MountFlags> {
 fn check_image(image: &Path, mount_point: &Path) -> Result<()> {
     let place = mount_point.canonicalize().with_context(|| mount_point.display().to_string())?;
     let Some(entry) = mount_around(&place)?.filter(|entry| entry.place == place) else { return Ok(()) };
-    let data = |path: &Path| std::fs::metadata(path).ok();
     let mounted = Path::new(&entry.source);
-    let is_same = image == mounted || data(image).zip(data(mounted)).is_some_and(|(a, b)| share_storage(&a, &b));
-    if is_same {
+    if image == mounted || operand::is_same(image, mounted) {
         return Ok(());
     }
     let (place, image, mounted) = (place.display(), image.display(), mounted.display());

@@ -1,0 +1,149 @@
+//! `xfskit info` of a disk: the tree of what is on it.
+//!
+//! ```text
+//! disk.qcow2: qcow2, 356 MiB, partition table gpt
+//!   #1        32 MiB  ext4, partition label "boot"
+//!   #2       320 MiB  xfs, label "root", journal clean, uuid ..., partition label "root"
+//! ```
+
+use crate::live::LiveMount;
+use crate::operand;
+use crate::screen::say;
+use anyhow::Result;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::sync::Arc;
+use xfskit::device::BlockDevice;
+use xfskit::ondisk::Superblock;
+use xfskit::open::FoundLog;
+use xfskit::volume::LogState;
+use xfskit_disk::{Disk, Disks, Format, Found, Part, Partition, TableKind};
+
+const MAX_SECTOR_BYTES: u64 = 32 * 1024;
+
+/// The disks of an operand that names no part. None where it names one filesystem, or a mount.
+///
+/// # Errors
+/// As opening the operand.
+pub fn open(operand: &Path) -> Result<Option<Disks>> {
+    if operand::decode(operand)?.part != Part::Unnamed || LiveMount::at(operand)?.is_some() {
+        return Ok(None);
+    }
+    Ok(Some(operand::open_tree(operand)?))
+}
+
+/// Whether there are partitions, empty ones perhaps.
+pub fn has_parts(disks: &Disks) -> bool {
+    disks.disks.iter().any(|disk| !disk.partitions.is_empty())
+}
+
+/// The format of a virtual disk that is a filesystem as a whole, and the files below it.
+pub fn container(disks: &Disks) -> Option<String> {
+    let disk = disks.disks.first().filter(|disk| disk.format != Format::Raw)?;
+    let below = disk.below.iter().map(|path| format!(", on {}", path.display())).collect::<String>();
+    Some(format!("{}{below}", disk.format))
+}
+
+/// Prints the tree.
+///
+/// # Errors
+/// Those of standard output.
+pub fn print(disks: &Disks, as_json: bool) -> Result<()> {
+    if as_json {
+        say!("{:#}", to_json(disks));
+        return Ok(());
+    }
+    let note = |found: &Found| {
+        let journal = journal(found).map_or_else(String::new, |state| format!(", journal {state}"));
+        let uuid = found.contents.uuid.as_ref().map_or_else(String::new, |uuid| format!(", uuid {uuid}"));
+        journal + &uuid
+    };
+    say!("{}", disks.tree(&note));
+    Ok(())
+}
+
+/// The state of the journal of an XFS filesystem.
+fn journal(found: &Found) -> Option<&'static str> {
+    let device = found.device.as_ref().ok().filter(|_| found.contents.is_xfs())?;
+    if superblock(&**device).is_some_and(|superblock| superblock.has_external_log()) {
+        return Some("on another device");
+    }
+    Some(match FoundLog::find(Arc::clone(device), None) {
+        Ok(log) if log.state == LogState::Clean => "clean",
+        Ok(_) => "dirty",
+        Err(_) => "damaged, or its superblock is",
+    })
+}
+
+fn superblock(device: &dyn BlockDevice) -> Option<Superblock> {
+    let mut sector = vec![0; device.size_bytes().min(MAX_SECTOR_BYTES) as usize];
+    device.read(0, &mut sector).ok()?;
+    Superblock::decode(&sector).ok()
+}
+
+fn to_json(disks: &Disks) -> Value {
+    let group = |group: &xfskit_disk::FoundGroup| {
+        let volumes = group.volumes.iter().map(|(kind, found)| {
+            let mut value = found_json(found);
+            value["name"] = json!(kind.name);
+            value["uuid"] = json!(kind.uuid);
+            value["kind"] = json!(kind.kind);
+            value
+        });
+        json!({ "name": group.name, "uuid": group.uuid, "volumes": volumes.collect::<Vec<_>>() })
+    };
+    json!({
+        "disks": disks.disks.iter().map(disk_json).collect::<Vec<_>>(),
+        "groups": disks.groups.iter().map(group).collect::<Vec<_>>(),
+    })
+}
+
+fn disk_json(disk: &Disk) -> Value {
+    let path = |path: &Path| path.display().to_string();
+    let mut value = found_json(&disk.whole);
+    value["path"] = json!(path(&disk.path));
+    value["format"] = json!(disk.format.to_string());
+    value["on"] = json!(disk.below.iter().map(|below| path(below)).collect::<Vec<_>>());
+    value["warnings"] = json!(disk.warnings);
+    value["table"] = match &disk.table {
+        None => Value::Null,
+        Some(table) => {
+            let partitions = table.partitions.iter().zip(&disk.partitions);
+            let sector_bytes = match table.kind {
+                TableKind::Gpt { sector_bytes } => sector_bytes,
+                TableKind::Mbr => 512,
+            };
+            json!({
+                "kind": table.kind.to_string(),
+                "id": table.id,
+                "sector_bytes": sector_bytes,
+                "partitions": partitions.map(partition_json).collect::<Vec<_>>(),
+            })
+        }
+    };
+    value
+}
+
+fn partition_json((partition, found): (&Partition, &Found)) -> Value {
+    let mut value = found_json(found);
+    value["number"] = json!(partition.number);
+    value["offset"] = json!(partition.offset);
+    value["type"] = json!(partition.kind);
+    value["name"] = json!(partition.name);
+    value["uuid"] = json!(partition.uuid);
+    value
+}
+
+fn found_json(found: &Found) -> Value {
+    json!({
+        "part": found.part.to_string(),
+        "size_bytes": found.size_bytes,
+        "refused": found.device.as_ref().err(),
+        "contents": {
+            "format": found.contents.format,
+            "label": found.contents.label,
+            "uuid": found.contents.uuid,
+            "journal": journal(found),
+        },
+    })
+}

@@ -1,0 +1,257 @@
+//! What a command works on: the part of a disk that an operand names.
+//!
+//! ```text
+//! disk.qcow2              the only XFS filesystem on it
+//! disk.img#3              a partition; #label= #uuid= #partlabel= #partuuid= #lv=GROUP/NAME #offset= #whole
+//! a.img,b.img#lv=vg/data  disks of one LVM2 group
+//! nbd://host/disk#2       a disk that an NBD server has
+//! ```
+//! [`open`] gives the device. Commands keep the operand as a path: a file of that very name wins, and every message
+//! names it as the user did.
+//!
+//! Locks are of whole files, and exclude this process too. So the disks that it has open are in a list, and an operand
+//! that names another part of one of them uses the same open disk: `cp disk#1:/a disk#2:/`. Parts that overlap are not
+//! shared if one of them is written: the second is then refused by the lock.
+
+use crate::image::retry_while;
+use crate::mounted::explain_open;
+use crate::network;
+use anyhow::{Context, Error, Result};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use xfskit::device::{Access, BlockDevice, Holder, OpenError, share_storage};
+use xfskit_disk::{Chosen, Container, DiskError, Disks, Operand, Part, Unnamed};
+
+/// An open part of a disk.
+pub struct Opened {
+    /// The part as a device. The disk is open and locked until this is dropped.
+    pub device: Arc<dyn BlockDevice>,
+    /// The operand with the part that was found: `disk.qcow2#2` where `disk.qcow2` was given.
+    pub name: String,
+    /// Those who may change the disk while it is read here.
+    pub holders: Vec<Holder>,
+}
+
+/// Disks that this process has open, and the parts of them that are in use.
+struct Shared {
+    paths: Vec<PathBuf>,
+    access: Access,
+    disks: Disks,
+    in_use: Mutex<Vec<(Chosen, Access)>>,
+}
+
+static OPEN: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Opens the part of a disk that an operand names. `unnamed` says what is meant where it names none. While another
+/// program uses the disk, waits for the time of `--wait`.
+///
+/// # Errors
+/// A missing or busy file, a format that is refused, a part that is not there or not the only one, with a list of what
+/// there is.
+pub fn open(operand: &Path, access: Access, unnamed: Unnamed) -> Result<Opened> {
+    let decoded = decode(operand)?;
+    let paths: Vec<PathBuf> = decoded.paths.iter().map(|path| canonical_file(path)).collect();
+    // Held until the end, so that two threads do not open one disk twice.
+    let mut open = lock(&OPEN);
+    open.retain(|shared| shared.strong_count() > 0);
+    for shared in open.iter().filter_map(Weak::upgrade) {
+        if shared.paths == paths && shared.serves(access) {
+            let chosen = shared.disks.find(&decoded.part, unnamed)?;
+            if let Some(opened) = take(&shared, &decoded, chosen, access)? {
+                return Ok(opened);
+            }
+        }
+    }
+    let disks = open_disks(&decoded, access)?;
+    let chosen = disks.find(&decoded.part, unnamed)?;
+    let shared = Arc::new(Shared { paths, access, disks, in_use: Mutex::new(Vec::new()) });
+    if access != Access::ReadUnlocked {
+        open.push(Arc::downgrade(&shared));
+    }
+    Ok(take(&shared, &decoded, chosen, access)?.expect("nothing of a disk that was just opened is in use"))
+}
+
+/// Opens all that an operand names, to show it.
+///
+/// # Errors
+/// As [`open`], but for the part.
+pub fn open_tree(operand: &Path) -> Result<Disks> {
+    open_disks(&decode(operand)?, Access::Read)
+}
+
+fn open_disks(operand: &Operand, access: Access) -> Result<Disks> {
+    Disks::open_with(operand, access, |path| match network::open(path, access)? {
+        Some(device) => Ok(Container::of_device(path, device)?),
+        None => {
+            let is_busy = |error: &DiskError| matches!(error, DiskError::Open(OpenError::Busy(_)));
+            retry_while(is_busy, || Container::open(path, access)).map_err(|error| explain(path, error))
+        }
+    })
+}
+
+/// An error of opening a file, with what the user can do if xfskit has it mounted.
+fn explain(path: &Path, error: Error) -> Error {
+    match error.downcast() {
+        Ok(DiskError::Open(error)) => explain_open(path, error),
+        Ok(error) => error.into(),
+        Err(error) => error,
+    }
+}
+
+/// Decodes an operand.
+///
+/// # Errors
+/// A part that has none of the known forms.
+pub fn decode(operand: &Path) -> Result<Operand, DiskError> {
+    Operand::decode(operand.as_os_str(), |path| path.exists() || network::is_address(path))
+}
+
+/// Whether an operand is one file or device as it is: neither a part, nor a virtual disk in a format of its own, nor on
+/// a server. A file that does not exist is one.
+///
+/// # Errors
+/// As [`decode`]; `Missing` for a part of a disk that does not exist.
+pub fn is_plain(operand: &Path) -> Result<bool> {
+    let decoded = decode(operand)?;
+    let [path] = &decoded.paths[..] else { return Ok(false) };
+    if decoded.part != Part::Unnamed || network::is_address(path) {
+        return Ok(false);
+    }
+    if !path.exists() {
+        // Made, it would be a file of that name; meant is a part of a disk that is not there.
+        return match Operand::decode(operand.as_os_str(), |path| !path.as_os_str().as_bytes().contains(&b'#')) {
+            Ok(Operand { paths, part }) if part != Part::Unnamed => Err(OpenError::Missing(paths[0].clone()).into()),
+            _ => Ok(true),
+        };
+    }
+    // What is wrong with a file that cannot be read is reported when it is opened.
+    Ok(!Container::is_virtual(path).unwrap_or(false))
+}
+
+/// The files of an operand, which need not exist.
+pub fn files(operand: &Path) -> Vec<PathBuf> {
+    decode(operand).map_or_else(|_| vec![operand.into()], |decoded| decoded.paths)
+}
+
+/// The operand with the full paths of its files.
+pub fn canonical(operand: &Path) -> PathBuf {
+    let Ok(decoded) = decode(operand) else { return operand.into() };
+    let paths = decoded.paths.iter().map(|path| canonical_file(path)).collect();
+    Operand { paths, part: decoded.part }.to_os_string().into()
+}
+
+/// Whether two operands name the same part of the same files, by whatever names.
+pub fn is_same(a: &Path, b: &Path) -> bool {
+    let (Ok(a), Ok(b)) = (decode(a), decode(b)) else { return false };
+    let data = |path: &Path| std::fs::metadata(path).ok();
+    let is_same = |(a, b): (&PathBuf, &PathBuf)| data(a).zip(data(b)).is_some_and(|(a, b)| share_storage(&a, &b));
+    a.part == b.part && a.paths.len() == b.paths.len() && a.paths.iter().zip(&b.paths).all(is_same)
+}
+
+fn canonical_file(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.into())
+}
+
+impl Shared {
+    /// Whether it was opened for that access or a larger one.
+    fn serves(&self, access: Access) -> bool {
+        match access {
+            Access::ReadUnlocked => false,
+            _ => self.access == Access::Write || self.access == access,
+        }
+    }
+}
+
+/// Takes a part into use; none if it overlaps another one and either is written.
+fn take(shared: &Arc<Shared>, operand: &Operand, chosen: Chosen, access: Access) -> Result<Option<Opened>> {
+    let mut in_use = lock(&shared.in_use);
+    let is_apart =
+        |(other, of): &(Chosen, Access)| !(access == Access::Write || *of == Access::Write) || !other.overlaps(&chosen);
+    if !in_use.iter().all(is_apart) {
+        return Ok(None);
+    }
+    if access == Access::Write && operand.paths.iter().any(|path| network::is_address(path)) {
+        network::verify_sectors(&*chosen.device).with_context(|| operand.to_string())?;
+    }
+    in_use.push((chosen.clone(), access));
+    drop(in_use);
+    let named = match &operand.part {
+        // The disk as a whole is what the file is; its name says it.
+        Part::Unnamed if chosen.part == Part::Whole => Part::Unnamed,
+        Part::Unnamed => chosen.part.clone(),
+        part => part.clone(),
+    };
+    let name = Operand { paths: operand.paths.clone(), part: named }.to_string();
+    let holders = shared.disks.holders().to_vec();
+    let device =
+        Arc::new(PartDevice { device: Arc::clone(&chosen.device), access, chosen, shared: Arc::clone(shared) });
+    Ok(Some(Opened { device, name, holders }))
+}
+
+/// A part in use.
+struct PartDevice {
+    device: Arc<dyn BlockDevice>,
+    access: Access,
+    chosen: Chosen,
+    shared: Arc<Shared>,
+}
+
+impl Drop for PartDevice {
+    fn drop(&mut self) {
+        let mut in_use = lock(&self.shared.in_use);
+        let is_it = |(chosen, access): &(Chosen, Access)| chosen.part == self.chosen.part && *access == self.access;
+        let place = in_use.iter().position(is_it).expect("a part in use is in the list until it is dropped");
+        in_use.swap_remove(place);
+    }
+}
+
+impl BlockDevice for PartDevice {
+    fn size_bytes(&self) -> u64 {
+        self.device.size_bytes()
+    }
+
+    fn sector_bytes(&self) -> usize {
+        self.device.sector_bytes()
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.device.read(offset, buffer)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        if self.access != Access::Write {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the image was opened for reading only"));
+        }
+        self.device.write(offset, data)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.device.flush()
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.device.discard(offset, length)
+    }
+
+    fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.device.allocate(offset, length)
+    }
+
+    fn may_hold_data(&self, offset: u64, length: u64) -> bool {
+        self.device.may_hold_data(offset, length)
+    }
+
+    fn identity(&self) -> usize {
+        self.device.identity()
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.access != Access::Write || self.device.is_read_only()
+    }
+}
