@@ -1,24 +1,32 @@
 //! Files and devices that a command is about to write over: they are refused if they hold anything, unless `-f` was
 //! given.
 
+use crate::args::Overwrite;
 use crate::exit::Usage;
 use crate::image::open_device;
 use anyhow::Result;
 use std::path::Path;
 use xfskit::device::{Access, BlockDevice, FileDevice, OpenError};
-use xfskit_mkfs::{Extent, existing_format, first_data};
+use xfskit_mkfs::{Extent, disk_format, existing_format, first_data};
 
-/// Opens an existing file or device. Without `force`, one that is not empty, or a file of more than `size` bytes, is
-/// refused.
-pub fn open_existing(path: &Path, force: bool, size: Option<u64>) -> Result<FileDevice> {
+/// Opens an existing file or device. One that has something that must not be overwritten, or a file of more than
+/// `size` bytes, is refused.
+pub fn open_existing(path: &Path, overwrite: Overwrite, size: Option<u64>) -> Result<FileDevice> {
     let device = open_device(path, Access::Write)?;
-    if force {
+    if overwrite == Overwrite::Anything {
         return Ok(device);
     }
     let io_error = |source| OpenError::Io { path: path.into(), source };
     let shown = path.display();
-    if let Some(what) = existing_format(&device).map_err(io_error)? {
+    let found = match overwrite {
+        Overwrite::Unformatted => disk_format(&device),
+        _ => existing_format(&device),
+    };
+    if let Some(what) = found.map_err(io_error)? {
         return Err(Usage(format!("{shown}: it holds {what}; -f overwrites it")).into());
+    }
+    if overwrite == Overwrite::Unformatted {
+        return Ok(device);
     }
     let is_file = device.metadata().map_err(io_error)?.is_file();
     let extent = if is_file { Extent::File } else { Extent::Disk };

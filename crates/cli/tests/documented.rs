@@ -1,5 +1,5 @@
-//! Runs the examples in README.md, docs/transfer.md and `--help`, and compares the output in the README with the real
-//! one.
+//! Runs the examples in README.md, docs/transfer.md, docs/builders.md and `--help`, and compares the output in the
+//! README with the real one.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -105,6 +105,16 @@ fn the_examples_about_trees_run() {
     let page = read("docs/transfer.md");
     let examples = blocks(&page, "sh");
     assert_eq!(examples.len(), 4);
+    for example in examples {
+        bash(&format!("set -o pipefail\n{example}"), &scratch());
+    }
+}
+
+#[test]
+fn the_examples_for_builders_run() {
+    let page = read("docs/builders.md");
+    let examples = blocks(&page, "sh");
+    assert_eq!(examples.len(), 5);
     for example in examples {
         bash(&format!("set -o pipefail\n{example}"), &scratch());
     }
