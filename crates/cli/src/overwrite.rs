@@ -12,7 +12,12 @@ use xfskit_mkfs::{Extent, disk_format, existing_format, first_data};
 /// Opens an existing file or device. One that has something that must not be overwritten, or a file of more than
 /// `size` bytes, is refused.
 pub fn open_existing(path: &Path, overwrite: Overwrite, size: Option<u64>) -> Result<FileDevice> {
-    let device = open_device(path, Access::Write)?;
+    open_existing_for(Access::Write, path, overwrite, size)
+}
+
+/// As [`open_existing`], with another way of writing.
+pub fn open_existing_for(access: Access, path: &Path, overwrite: Overwrite, size: Option<u64>) -> Result<FileDevice> {
+    let device = open_device(path, access)?;
     if overwrite == Overwrite::Anything {
         return Ok(device);
     }

@@ -65,6 +65,8 @@ fn layers(scratch: &Scratch) -> ([PathBuf; 3], Vec<(&'static str, usize)>) {
     make(&dirs[1], &[".wh.gone", "dir/.wh.gone", "opaque/.wh..wh..opq", "opaque/new", "opaque/both/new", "was-a-dir"]);
     make(&dirs[1], &["was-a-file/y", ".wh.again", "again", ".wh.both", "both/upper", ".wh.none", "below/.wh..wh..opq"]);
     make(&dirs[1], &[".wh..wh.aufs"]);
+    // A whiteout may have contents, which say nothing.
+    fs::write(dirs[1].join(".wh.gone"), vec![1; 300_000]).unwrap();
     make(&dirs[2], &[".wh.hidden-later", "dir/kept2", "below/b"]);
     let expected = vec![
         ("again", 1),

@@ -255,6 +255,26 @@ fn an_unknown_format_is_in_nobodys_way_and_a_known_one_is() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("-f overwrites it"));
 }
 
+/// By the rule of systemd, a program that formats a block device locks it and then calls the one that does.
+#[test]
+fn a_lock_that_the_caller_holds_on_a_device_is_no_refusal() {
+    let scratch = scratch();
+    let image = scratch.image("a.img", 300 * MIB);
+    let Some(device) = common::loops::Loop::attach(&[], &image) else { return };
+    let mkfs = programs(&scratch).join("mkfs.xfs");
+    let (mkfs, device, file) = (text(&mkfs), text(&device.0), text(&image));
+    for locked in [device, file] {
+        run(Command::new("flock").args([locked, mkfs, "-q", "-f", device]));
+    }
+    // One that another program holds is, and so is one on an image file.
+    let refused = |script: &str| {
+        let output = Command::new("bash").args(["-c", script]).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(1) && error.contains("in use by"), "{script}: {error}");
+    };
+    refused(&format!("flock -F {device} sleep 30 & sleep 1; {mkfs} -q -f {device}; code=$?; kill $!; exit $code"));
+}
+
 /// Runs systemd-repart of the reference as an ordinary user, who finds this program as `mkfs.xfs`.
 #[test]
 fn systemd_repart_fills_a_partition_as_an_ordinary_user() {

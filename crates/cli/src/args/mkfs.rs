@@ -4,6 +4,7 @@ use super::{ImageArgs, LayerArgs, SourceArgs, examples};
 use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use xfskit::device::Access;
 
 const MKFS_NOTES: &str = "\
 With --from the image gets its name when it is complete. A SOURCE is a folder, a tar archive, packed with gzip or zstd \
@@ -93,6 +94,11 @@ impl MkfsArgs {
     /// What may be overwritten.
     pub fn overwrite(&self) -> Overwrite {
         if self.force { Overwrite::Anything } else { self.overwrites }
+    }
+
+    /// How the target is opened: who calls mkfs.xfs may have locked it for that.
+    pub fn access(&self) -> Access {
+        if self.placement == Placement::InPlace { Access::WriteForCaller } else { Access::Write }
     }
 }
 

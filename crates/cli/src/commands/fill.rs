@@ -8,7 +8,7 @@ use super::copy::MIN_XFS_BYTES;
 use super::trees::{Reads, Trees, adjust};
 use crate::args::{MkfsArgs, Placement, Space};
 use crate::exit::Usage;
-use crate::overwrite::open_existing;
+use crate::overwrite::{open_existing, open_existing_for};
 use crate::private::{self, Watched};
 use crate::progress::CopyBar;
 use crate::text::parse_size;
@@ -104,7 +104,10 @@ impl<'a> Fill<'a> {
         }
         // The existing file is locked until the image is complete.
         let held = match &existing {
-            Some(_) => Some(open_existing(&args.image, args.overwrite(), size.filter(|size| *size > 0))?),
+            Some(_) => {
+                let size = size.filter(|size| *size > 0);
+                Some(open_existing_for(args.access(), &args.image, args.overwrite(), size)?)
+            }
             None => None,
         };
         let is_file = existing.as_ref().is_none_or(Metadata::is_file);

@@ -5,7 +5,7 @@ use super::fill;
 use super::info::summary_of;
 use crate::args::{MkfsArgs, Placement};
 use crate::exit::Usage;
-use crate::overwrite::open_existing;
+use crate::overwrite::{open_existing, open_existing_for};
 use crate::screen::{report, say, say_part};
 use crate::text::parse_size;
 use crate::unnamed::sync_names;
@@ -169,7 +169,7 @@ fn open_target(args: &MkfsArgs, options: &Options, log: Option<&FileDevice>) -> 
             Ok((FileDevice::create_new(&args.image, size)?, true))
         }
         (true, size) => {
-            let mut device = open_existing(&args.image, args.overwrite(), size)?;
+            let mut device = open_existing_for(args.access(), &args.image, args.overwrite(), size)?;
             if let Some(size) = size
                 && std::fs::metadata(&args.image).is_ok_and(|data| data.is_file())
             {

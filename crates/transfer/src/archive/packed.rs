@@ -3,7 +3,7 @@
 //! What comes out is as long as it likes; the reader of the stream decides how much it takes. The decoders are Rust
 //! without C, since they read what others made: flate2 with miniz_oxide, and ruzstd, whose window has at most 100 MiB.
 
-use flate2::read::MultiGzDecoder;
+use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::FrameDecoder;
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -27,11 +27,24 @@ pub fn unpacked<'a>(stream: impl Read + Send + 'a) -> io::Result<Box<dyn Read + 
     };
     let is_skipped = |head: &[u8]| head.len() >= 4 && head[0] & 0xf0 == 0x50 && head[1..].starts_with(ZSTD_SKIPPED);
     if head.starts_with(GZIP) {
-        Ok(Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(stream))))
+        Ok(Box::new(BufReader::with_capacity(BUFFER_BYTES, Gzip(MultiGzDecoder::new(stream)))))
     } else if head.starts_with(ZSTD) || is_skipped(head) {
         Ok(Box::new(Zstd { frames: FrameDecoder::new(), stream, in_frame: false }))
     } else {
         Ok(Box::new(stream))
+    }
+}
+
+/// Parts of gzip, one after the other; errors name the format.
+struct Gzip<R>(MultiGzDecoder<R>);
+
+impl<R: BufRead> Read for Gzip<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => damaged("gzip", error),
+            io::ErrorKind::UnexpectedEof => damaged("gzip", "the stream is cut short"),
+            _ => error,
+        })
     }
 }
 
@@ -58,10 +71,10 @@ impl<R: Read> Zstd<R> {
                     Some(bytes) => {
                         let taken = io::copy(&mut (&mut self.stream).take(bytes), &mut io::sink())?;
                         if taken < bytes {
-                            return Err(io::ErrorKind::UnexpectedEof.into());
+                            return Err(damaged("zstd", "the stream is cut short"));
                         }
                     }
-                    None => return Err(damaged(error)),
+                    None => return Err(damaged("zstd", error)),
                 },
             }
         }
@@ -79,8 +92,8 @@ fn skipped_bytes(error: &ruzstd::decoding::errors::FrameDecoderError) -> Option<
     }
 }
 
-fn damaged(error: impl std::fmt::Display) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("zstd: {error}"))
+fn damaged(format: &str, error: impl std::fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("{format}: {error}"))
 }
 
 impl<R: Read> Read for Zstd<R> {
@@ -97,7 +110,9 @@ impl<R: Read> Read for Zstd<R> {
                 self.in_frame = true;
             }
             while self.frames.can_collect() == 0 && !self.frames.is_finished() {
-                self.frames.decode_blocks(&mut self.stream, UptoBytes(STEP_BYTES)).map_err(damaged)?;
+                self.frames
+                    .decode_blocks(&mut self.stream, UptoBytes(STEP_BYTES))
+                    .map_err(|error| damaged("zstd", error))?;
             }
             let count = self.frames.read(buffer)?;
             if count > 0 {
@@ -105,7 +120,7 @@ impl<R: Read> Read for Zstd<R> {
             }
             let (stored, computed) = (self.frames.get_checksum_from_data(), self.frames.get_calculated_checksum());
             if stored.is_some() && computed.is_some() && stored != computed {
-                return Err(damaged("a frame has a wrong checksum"));
+                return Err(damaged("zstd", "a frame has a wrong checksum"));
             }
             self.in_frame = false;
         }
