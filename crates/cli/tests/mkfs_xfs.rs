@@ -275,6 +275,15 @@ fn a_lock_that_the_caller_holds_on_a_device_is_no_refusal() {
     refused(&format!("flock -F {device} sleep 30 & sleep 1; {mkfs} -q -f {device}; code=$?; kill $!; exit $code"));
 }
 
+/// The image in a disk's first partition, which begins at 1 MiB.
+fn first_partition(scratch: &Scratch, disk: &Path) -> PathBuf {
+    let disk = fs::read(disk).unwrap();
+    let image = scratch.file("part.img");
+    let blocks = u64::from_be_bytes(disk[MIB as usize + 8..][..8].try_into().unwrap());
+    fs::write(&image, &disk[MIB as usize..(MIB + blocks * 4096) as usize]).unwrap();
+    image
+}
+
 /// Runs systemd-repart of the reference as an ordinary user, who finds this program as `mkfs.xfs`.
 #[test]
 fn systemd_repart_fills_a_partition_as_an_ordinary_user() {
@@ -300,11 +309,7 @@ fn systemd_repart_fills_a_partition_as_an_ordinary_user() {
          systemd-repart --empty=create --size=500M --offline=yes --definitions=defs --dry-run=no disk.img"
     );
     reference.tool_output("sh", ["-c", &line]);
-    // The partition begins at 1 MiB.
-    let disk = fs::read(dir.join("disk.img")).unwrap();
-    let image = scratch.file("part.img");
-    let sectors = u64::from_be_bytes(disk[MIB as usize + 8..][..8].try_into().unwrap());
-    fs::write(&image, &disk[MIB as usize..(MIB + sectors * 4096) as usize]).unwrap();
+    let image = first_partition(&scratch, &dir.join("disk.img"));
     reference.repair_finds_nothing(&image);
     let Some(kernel) = kernel_mount(&image) else { return };
     let motd = kernel.path().join("etc/motd");
@@ -313,5 +318,50 @@ fn systemd_repart_fills_a_partition_as_an_ordinary_user() {
     let mut value = [0; 8];
     let length = rustix::fs::getxattr(&motd, "user.x", &mut value[..]).unwrap();
     assert_eq!(&value[..length], b"y");
+    kernel.unmount();
+}
+
+/// Runs mkosi of the reference as an ordinary user. It makes namespaces, which the kernel refuses below chroot, so the
+/// reference becomes the root of a mount namespace.
+#[test]
+fn mkosi_builds_a_disk_as_an_ordinary_user() {
+    let Some(reference) = reference() else { return };
+    if !reference.tool("sh", ["-c", "command -v mkosi"]).status.success() {
+        xfskit_testkit::skip("the reference has no mkosi: run scripts/reference");
+        return;
+    }
+    let scratch = scratch();
+    let dir = scratch.path();
+    for name in ["bin", "project/mkosi.repart", "project/tree/usr/lib", "project/tree/etc", "out", "work", "cache"] {
+        fs::create_dir_all(dir.join(name)).unwrap();
+    }
+    fs::copy(env!("CARGO_BIN_EXE_xfskit"), dir.join("bin/mkfs.xfs")).unwrap();
+    fs::write(dir.join("project/tree/usr/lib/os-release"), "ID=test\nNAME=test\n").unwrap();
+    fs::write(dir.join("project/tree/etc/motd"), "hello\n").unwrap();
+    let partition = "[Partition]\nType=root\nFormat=xfs\nCopyFiles=/\nSizeMinBytes=400M\n";
+    fs::write(dir.join("project/mkosi.repart/root.conf"), partition).unwrap();
+    let place = dir.display();
+    let config = format!(
+        "[Distribution]\nDistribution=custom\n[Output]\nFormat=disk\nImageId=test\nOutputDirectory={place}/out\n\
+         [Content]\nBootable=no\nElTorito=no\nSkeletonTrees=tree\n\
+         [Build]\nBuildSources=\nCacheDirectory={place}/cache\nWorkspaceDirectory={place}/work\nRepartOffline=yes\n\
+         ExtraSearchPaths={place}/bin\n"
+    );
+    fs::write(dir.join("project/mkosi.conf"), config).unwrap();
+    run(Command::new("chown").args(["-R", "65534:65534"]).arg(dir));
+    let root = std::env::var("XFS_REFERENCE").unwrap_or_else(|_| "/opt/xfs-reference".into());
+    let script = format!(
+        "mount --make-rprivate / && mount --rbind {root} {root} && cd {root} && pivot_root . mnt && cd / && \
+         umount -l /mnt && cd {place}/project && \
+         exec setpriv --reuid 65534 --regid 65534 --clear-groups \
+         env HOME={place} USER=nobody PATH={place}/bin:/usr/bin:/usr/sbin TMPDIR={place} mkosi build"
+    );
+    run(Command::new("unshare").args(["-m", "bash", "-c", &script]));
+    let image = first_partition(&scratch, &dir.join("out/test.raw"));
+    reference.repair_finds_nothing(&image);
+    let Some(kernel) = kernel_mount(&image) else { return };
+    let motd = kernel.path().join("etc/motd");
+    assert_eq!(fs::read_to_string(&motd).unwrap(), "hello\n");
+    assert_eq!((fs::metadata(&motd).unwrap().uid(), fs::metadata(kernel.path()).unwrap().uid()), (0, 0));
     kernel.unmount();
 }
