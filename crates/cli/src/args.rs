@@ -4,11 +4,15 @@ mod bench;
 mod contents;
 mod examples;
 mod list;
+mod mkfs;
+mod source;
 mod xattr;
 
 pub use bench::BenchArgs;
 pub use contents::{CatArgs, CloneArgs, CpArgs, DfArgs, DuArgs, ExportArgs, WriteArgs};
 pub use list::{FindArgs, LsArgs, SizeTest, StatArgs, with_two_dashes};
+pub use mkfs::{ImportArgs, MkfsArgs, Overwrite, Placement, ProtoArgs, Space};
+pub use source::{LayerArgs, OwnerArgs, SourceArgs};
 pub use xattr::{LoggingArgs, XattrCommand};
 
 use crate::exit::{CHECK_EXIT_CODES, EXIT_CODES};
@@ -57,7 +61,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Make an image, as mkfs.xfs does
-    Mkfs(MkfsArgs),
+    Mkfs(Box<MkfsArgs>),
     /// Mount an image by FUSE
     Mount(MountArgs),
     /// Unmount, and wait until the image is closed
@@ -102,6 +106,8 @@ pub enum Command {
     Clone(CloneArgs),
     /// Write a tree as a tar archive
     Export(ExportArgs),
+    /// Put a folder, a tar archive or a container image into an image
+    Import(Box<ImportArgs>),
     /// Show how full an image is
     #[command(disable_help_flag = true)]
     Df(DfArgs),
@@ -239,65 +245,6 @@ pub struct PathsArgs {
 pub struct MountPointArgs {
     /// Where an image is mounted
     pub mount_point: PathBuf,
-}
-
-const MKFS_NOTES: &str = "\
-With --from the image gets its name when it is complete. SOURCE_DATE_EPOCH in the environment sets the clock, and no \
-time is later; with that and -m uuid=UUID, the same source and options make the same image, byte for byte.";
-
-/// Arguments of `mkfs`.
-#[derive(Debug, Args)]
-#[command(after_help = examples::with(MKFS_NOTES, examples::MKFS))]
-pub struct MkfsArgs {
-    /// Image file, which is made if it does not exist, block device, or part of a disk, as in disk.img#3
-    pub image: PathBuf,
-    /// Fill the image from a folder or a tar archive; "-" for an archive on standard input
-    #[arg(long, value_name = "SOURCE")]
-    pub from: Option<PathBuf>,
-    /// Owner of the root directory, which is 0:0 otherwise, or with --from of everything in the image, in numbers:
-    /// OWNER, OWNER:GROUP or :GROUP
-    #[arg(long, value_name = "OWNER")]
-    pub owner: Option<crate::text::Owner>,
-    /// With --from: leave extended attributes out, ACLs among them
-    #[arg(long, requires = "from")]
-    pub no_xattrs: bool,
-    /// Size of the image file, as in 500M or 10G; needed for a new one. With --from: auto, the default for a
-    /// new file and for one of less than 16M, fits the source
-    #[arg(long, value_name = "SIZE")]
-    pub size: Option<String>,
-    /// Block size: size=
-    #[arg(short = 'b', value_name = "OPTS")]
-    pub block: Vec<String>,
-    /// Data section: agcount=, agsize=, size=, su=, sw=, sunit=, swidth=, noalign
-    #[arg(short = 'd', value_name = "OPTS")]
-    pub data: Vec<String>,
-    /// Inodes: size=, perblock=, maxpct=, sparse=, nrext64=, exchange=
-    #[arg(short = 'i', value_name = "OPTS")]
-    pub inode: Vec<String>,
-    /// Journal: size=, agnum=, logdev=, su=, sunit=, sectsize=
-    #[arg(short = 'l', value_name = "OPTS")]
-    pub log: Vec<String>,
-    /// Label, at most 12 bytes
-    #[arg(short = 'L', value_name = "LABEL")]
-    pub label: Option<String>,
-    /// Metadata: uuid=, finobt=, inobtcount=, rmapbt=, reflink=, bigtime=, autofsck=
-    #[arg(short = 'm', value_name = "OPTS")]
-    pub metadata: Vec<String>,
-    /// Directories: size=, parent=
-    #[arg(short = 'n', value_name = "OPTS")]
-    pub naming: Vec<String>,
-    /// Sector size: size=
-    #[arg(short = 's', value_name = "OPTS")]
-    pub sector: Vec<String>,
-    /// Overwrite what the image file or device holds, whatever it is, and cut it to a smaller size
-    #[arg(short, long)]
-    pub force: bool,
-    /// Allow what is too small for mkfs.xfs: less than 300 MB, one AG, a journal of less than 64 MB
-    #[arg(long)]
-    pub small: bool,
-    /// Print nothing
-    #[arg(short, long)]
-    pub quiet: bool,
 }
 
 const MOUNT_OPTIONS: &str = "\

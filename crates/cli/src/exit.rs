@@ -26,7 +26,8 @@ Exit codes:
   3  the image is damaged or cut short, its journal too, or a part of it cannot be read (the rest
      was listed or copied), or it is not an XFS image
   4  the image is in use by another program or the kernel
-  5  the source of cp or mkfs --from is damaged, unsafe, no tar archive, or it changed meanwhile
+  5  the source of cp, import or mkfs --from is damaged, unsafe, no tar archive, or it changed
+     meanwhile; or a manifest or a file of contexts makes no sense
   6  the image cannot be opened or read (missing, a folder, an I/O error)
   7  the image uses a feature that xfskit does not support
   8  this machine cannot mount it (no /dev/fuse, no fusermount3, a bad mount point)

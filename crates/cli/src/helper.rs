@@ -1,5 +1,5 @@
-//! The helpers of `mount` and `umount`, which call them for the type `fuse.xfskit` with arguments of a form of their
-//! own.
+//! The names by which the program can be called, besides its own. `mount` and `umount` call their helpers for the type
+//! `fuse.xfskit` with arguments of a form of their own; those of xfsprogs are in [`crate::xfsprogs`].
 //!
 //! ```text
 //! mount.fuse.xfskit IMAGE DIR [-sfnv] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]
@@ -10,6 +10,7 @@ use crate::args::MountArgs;
 use crate::commands::mount::MountSettings;
 use crate::commands::{mount, umount};
 use crate::exit::Usage;
+use crate::xfsprogs;
 use anyhow::Result;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -26,12 +27,15 @@ pub(crate) struct HelperArgs {
     fake: bool,
 }
 
-/// The helper to run if the program was called by the name of one.
+/// What to run if the program was called by another name than its own.
 pub fn called_as() -> Option<fn() -> Result<()>> {
     let name = std::env::args_os().next()?;
     match Path::new(&name).file_name()?.to_str()? {
         "mount.fuse.xfskit" => Some(run_mount),
         "umount.fuse.xfskit" => Some(run_unmount),
+        "mkfs.xfs" => Some(xfsprogs::mkfs),
+        "fsck.xfs" => Some(xfsprogs::fsck),
+        "xfs_info" => Some(xfsprogs::info),
         _ => None,
     }
 }

@@ -411,3 +411,17 @@ pub fn find_dir_place<'a>(filesystem: &Volume, path: &'a OsStr) -> Result<(Inode
 pub fn shown(path: &OsStr) -> String {
     path.display().to_string()
 }
+
+/// The path of a directory from the root of its image, found without parent pointers: by the names in the directories
+/// above it. It begins with a slash, and is empty for the root.
+pub fn path_of_dir(filesystem: &Volume, dir: InodeNumber) -> Result<Vec<u8>, Error> {
+    let mut names = Vec::new();
+    let (mut at, mut seen) = (dir, std::collections::HashSet::new());
+    while at != filesystem.root() && seen.insert(at) {
+        let above = filesystem.lookup(at, b"..")?.inode;
+        let entry = filesystem.list_dir(above)?.into_iter().find(|entry| entry.inode == at).ok_or(Error::NotFound)?;
+        names.push(entry.name);
+        at = above;
+    }
+    Ok(names.iter().rev().flat_map(|name| [b"/", name.as_slice()].concat()).collect())
+}

@@ -1,7 +1,8 @@
 //! The command `xfskit`: make, mount, edit and look into XFS images.
 //!
 //! Each command translates its arguments into calls of the library, and the results into text or JSON. Called by the
-//! name `mount.fuse.xfskit` or `umount.fuse.xfskit`, the program is the helper of `mount` or `umount`.
+//! name `mount.fuse.xfskit` or `umount.fuse.xfskit`, the program is the helper of `mount` or `umount`; called
+//! `mkfs.xfs`, `fsck.xfs` or `xfs_info`, it does what these do.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -28,6 +29,7 @@ mod screen;
 mod syslog;
 mod text;
 mod unnamed;
+mod xfsprogs;
 
 use anyhow::{Context, Result};
 use args::{Cli, Command};
@@ -119,6 +121,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Write(args) => commands::contents::write(&args),
         Command::Clone(args) => commands::contents::clone(&args),
         Command::Export(args) => commands::export::run(&args),
+        Command::Import(args) => commands::import::run(&args),
         Command::Df(args) => commands::usage::df(&args, json),
         Command::Du(args) => commands::usage::du(&args, json),
         Command::Chmod(args) => commands::files::chmod(&args),

@@ -3,7 +3,7 @@
 
 use std::fs::Metadata;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use xfskit_transfer::{Kind, Losses, Node, Result, Sink, TransferError};
+use xfskit_transfer::{Hidden, Kind, Losses, Node, Result, Sink, TransferError};
 
 const READ_BY_OTHERS: u32 = 0o004;
 const ENTER_BY_OTHERS: u32 = 0o005;
@@ -48,6 +48,14 @@ impl Sink for Watched<'_> {
 
     fn broken(&mut self, why: &TransferError) -> Result<()> {
         self.sink.broken(why)
+    }
+
+    fn layer(&mut self) -> Result<()> {
+        self.sink.layer()
+    }
+
+    fn hide(&mut self, hidden: &Hidden) -> Result<()> {
+        self.sink.hide(hidden)
     }
 
     fn finish(&mut self) -> Result<()> {

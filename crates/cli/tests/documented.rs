@@ -1,5 +1,5 @@
-//! Runs the examples in README.md, docs/transfer.md and `--help`, and compares the output in the README with the real
-//! one.
+//! Runs the examples in README.md, docs/transfer.md, docs/builders.md and `--help`, and compares the output in the
+//! README with the real one.
 
 mod common;
 
@@ -123,6 +123,16 @@ fn the_examples_about_disks_run() {
     bash(&format!("set -o pipefail\n{example}"), &scratch);
     let output = bash("xfskit ls disk.qcow2#label=boot /", &scratch);
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "etc-table\n");
+}
+
+#[test]
+fn the_examples_for_builders_run() {
+    let page = read("docs/builders.md");
+    let examples = blocks(&page, "sh");
+    assert_eq!(examples.len(), 5);
+    for example in examples {
+        bash(&format!("set -o pipefail\n{example}"), &scratch());
+    }
 }
 
 /// The commands, and those of `xattr` and `log`, as they are given.

@@ -193,13 +193,14 @@ fn a_bad_source_leaves_nothing_behind() {
     let long = format!("--transform=s/file/{}/", "x".repeat(256));
     let mut damaged = good.clone();
     damaged[512 + 100] ^= 1;
-    let cases: [(&str, Vec<u8>, i32, &str); 9] = [
+    let cases: [(&str, Vec<u8>, i32, &str); 10] = [
         ("cut within a file", good[..40_000].to_vec(), 5, "cut short"),
         ("cut within a header", good[..700].to_vec(), 5, "cut short"),
         ("cut before its end mark", good[..512].to_vec(), 5, "cut short"),
         ("empty", Vec::new(), 5, "cut short"),
         ("damaged", damaged, 5, "checksum"),
-        ("compressed", b"\x1f\x8b\x08\0".repeat(200), 5, "gzip"),
+        ("compressed and damaged", b"\x1f\x8b\x08\0".repeat(200), 5, "gzip: corrupt"),
+        ("compressed otherwise", b"\xfd7zXZ\0".repeat(200), 5, "xz -dc"),
         ("leads out", with(&["--transform=s,file,a/../../file,"]), 5, ".."),
         ("too long a name", with(&[&long]), 1, "longer than 255"),
         ("too large", good.repeat(1), 1, "no space left"),

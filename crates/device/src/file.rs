@@ -31,6 +31,17 @@ pub enum Access {
     Write,
     /// Reading without a lock: the contents may change meanwhile.
     ReadUnlocked,
+    /// As [`Self::Write`], for a program that another one calls to format a block device. By the rule of systemd and
+    /// udev (systemd.io, "Locking Block Device Access") it is the caller that holds the lock then, so a lock on the
+    /// whole device or on the file below it is no refusal where only processes that this one descends from have it
+    /// open.
+    WriteForCaller,
+}
+
+impl Access {
+    fn writes(self) -> bool {
+        matches!(self, Self::Write | Self::WriteForCaller)
+    }
 }
 
 /// Why an image could not be opened.
@@ -139,7 +150,7 @@ impl FileDevice {
         let path = path.as_ref();
         let metadata = std::fs::metadata(path).map_err(|source| failure(path, source))?;
         check_kind(path, &metadata)?;
-        let write = access == Access::Write;
+        let write = access.writes();
         if write && holders::is_read_only(&metadata) {
             return Err(OpenError::ReadOnlyDevice(path.into()));
         }
@@ -400,10 +411,13 @@ fn lock(path: &Path, file: &File, metadata: &Metadata, access: Access) -> Result
 /// Locks an image or a file below it. A reader may share the image with a virtual machine, which is reported as a
 /// holder.
 fn lock_alone(path: &Path, file: &File, metadata: &Metadata, access: Access) -> Result<Found, OpenError> {
-    let what_for = if access == Access::Write { LockFor::Writing } else { LockFor::Reading };
+    let what_for = if access.writes() { LockFor::Writing } else { LockFor::Reading };
     match Locks::take(file, what_for).map_err(|source| failure(path, source))? {
         Ok(locks) => Ok((Vec::new(), Some(locks))),
         Err(Refusal::Bytes) if access == Access::Read => Ok((holders::of_programs(metadata), None)),
+        Err(Refusal::Flock) if access == Access::WriteForCaller && holders::are_callers(metadata) => {
+            Ok((Vec::new(), None))
+        }
         Err(_) => Err(busy(path, metadata, Some(metadata))),
     }
 }
@@ -468,7 +482,7 @@ impl BlockDevice for FileDevice {
     }
 
     fn is_read_only(&self) -> bool {
-        self.access != Access::Write
+        !self.access.writes()
     }
 }
 

@@ -21,7 +21,7 @@ use crate::sysfs::{Backing, Sysfs, device_number, is_one, made_of};
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, Metadata};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -161,20 +161,48 @@ fn users_of_device(sysfs: &Sysfs, device: u64) -> Vec<String> {
     users
 }
 
-/// Programs other than this one that have a file open. If none can be seen, one entry without a name.
-pub(crate) fn of_programs(image: &Metadata) -> Vec<Holder> {
-    let own = std::process::id().to_string();
+/// The numbers of the processes other than this one that have a file open, as far as they can be seen.
+fn processes_with(image: &Metadata) -> Vec<u32> {
     let mut found = Vec::new();
     for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let id = process.file_name();
-        if !id.as_bytes().iter().all(u8::is_ascii_digit) || id == *own {
+        let Some(id) = process.file_name().to_str().and_then(|id| id.parse().ok()) else { continue };
+        if id == std::process::id() {
             continue;
         }
         let files = fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten();
         if files.map(|file| file.path()).any(|path| is_same(&path, image)) {
-            let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
-            found.push(Holder::new(format!("{} (process {})", name.trim(), id.display())));
+            found.push(id);
         }
+    }
+    found
+}
+
+/// Whether some processes have a file open, and this one descends from all of them.
+pub(crate) fn are_callers(image: &Metadata) -> bool {
+    let mut callers = Vec::new();
+    let mut next = parent(std::process::id());
+    while let Some(caller) = next.filter(|caller| !callers.contains(caller)) {
+        callers.push(caller);
+        next = parent(caller);
+    }
+    let open = processes_with(image);
+    !open.is_empty() && open.iter().all(|process| callers.contains(process))
+}
+
+/// The process that started another one.
+fn parent(process: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name in brackets may contain anything.
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(1)?.parse().ok().filter(|parent| *parent != 0)
+}
+
+/// Programs other than this one that have a file open. If none can be seen, one entry without a name.
+pub(crate) fn of_programs(image: &Metadata) -> Vec<Holder> {
+    let mut found = Vec::new();
+    for id in processes_with(image) {
+        let name = fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
+        found.push(Holder::new(format!("{} (process {id})", name.trim())));
     }
     if found.is_empty() {
         found.push(Holder::new("another program (mounted, or being written)".into()));

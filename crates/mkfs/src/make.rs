@@ -57,13 +57,28 @@ pub fn make(
     Ok(superblock)
 }
 
+/// The superblock of the image that [`make`] would make on devices of these sizes. Its counters of free space are those
+/// of nothing yet. Nothing is read or written.
+///
+/// # Errors
+/// As [`make`], but for I/O.
+pub fn plan(
+    options: &Options,
+    bytes: u64,
+    sector_bytes: usize,
+    log_bytes: Option<u64>,
+) -> Result<Superblock, MakeError> {
+    let plan = Plan::new(options, Devices { data_bytes: bytes, data_sector: sector_bytes, log_bytes })?;
+    (0..plan.geometry.ag_count).try_for_each(|ag| lay_out(&plan, AgNumber(ag)).map(drop))?;
+    Ok(Superblock::decode(&encode(&plan.superblock))?)
+}
+
 /// Whether an image could be made with these options on devices of these sizes. Nothing is read or written.
 ///
 /// # Errors
 /// As [`make`], but for I/O.
 pub fn verify(options: &Options, bytes: u64, sector_bytes: usize, log_bytes: Option<u64>) -> Result<(), MakeError> {
-    let plan = Plan::new(options, Devices { data_bytes: bytes, data_sector: sector_bytes, log_bytes })?;
-    (0..plan.geometry.ag_count).try_for_each(|ag| lay_out(&plan, AgNumber(ag)).map(drop))
+    plan(options, bytes, sector_bytes, log_bytes).map(drop)
 }
 
 /// Has the host allocate storage for all that [`make`] would write with these options. The contents of the devices

@@ -113,8 +113,8 @@ impl Options {
                 'n' => self.apply_naming(&option)?,
                 's' => self.apply_sector(&option)?,
                 'r' => return Err(option.unsupported("realtime sections")),
-                'p' => return Err(option.unsupported("prototype files; import files after the image is made")),
-                'c' => return Err(option.unsupported("configuration files")),
+                'p' => return Err(option.unsupported("prototype files; use --from, or the name mkfs.xfs")),
+                'c' => return Err(option.unsupported("configuration files within options")),
                 _ => return Err(option.unknown()),
             }
             seen.push(name);

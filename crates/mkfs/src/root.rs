@@ -5,6 +5,10 @@ use crate::plan::FIRST_INODES;
 use xfskit_ondisk::inode::{INODE_CORE_BYTES, MODE_DIR, MODE_REGULAR, flags2, stamp_inode};
 use xfskit_ondisk::{ForkFormat, Geometry, InodeCore, InodeNumber, Lsn, NULL_AG_INODE, Timestamp, crc32c};
 
+/// How often mkfs.xfs has changed each inode when the image is complete.
+const CHANGES_OF_THE_ROOT: u64 = 4;
+const CHANGES_OF_A_FILE: u64 = 2;
+
 /// The flag that marks the realtime bitmap as one of the newer kind.
 const NEW_RT_BITMAP: u16 = 1 << 2;
 /// The property's name, in the `trusted` namespace (on disk: `root`).
@@ -94,7 +98,7 @@ fn regular(geometry: &Geometry, inode: InodeNumber, time: Timestamp) -> InodeCor
         mtime: time,
         ctime: time,
         birth_time: time,
-        change_count: 1,
+        change_count: CHANGES_OF_A_FILE,
         flags2: new_flags(geometry),
         ..free(geometry, inode)
     }
@@ -110,6 +114,7 @@ fn encode_root(geometry: &Geometry, inode: InodeNumber, autofsck: Option<Autofsc
         links: 2,
         size: directory.len() as u64,
         generation: 0,
+        change_count: CHANGES_OF_THE_ROOT,
         ..regular(geometry, inode, time)
     };
     out[INODE_CORE_BYTES..][..directory.len()].copy_from_slice(&directory);

@@ -55,6 +55,42 @@ pub enum TransferError {
     /// A file whose owner or group is the number that means "none".
     #[error("{0}: its owner or group is 4294967295, the number that stands for none; --owner gives all files another")]
     NoOwner(String),
+    /// A file whose owner or group is in no range of a map.
+    #[error("{path}: its {what} {id} is in no range of the map that was given; each number needs one")]
+    Unmapped {
+        /// The file.
+        path: String,
+        /// Owner or group.
+        what: &'static str,
+        /// The number.
+        id: u32,
+    },
+    /// A layer of a container image contains something invalid.
+    #[error("{path}: {what}")]
+    BadLayer {
+        /// The file in the layer.
+        path: String,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// A text that describes files contains something invalid.
+    #[error("{file}: line {line}: {what}")]
+    BadText {
+        /// The file of the host.
+        file: String,
+        /// The number of the line.
+        line: usize,
+        /// What is wrong there.
+        what: String,
+    },
+    /// A container image whose parts do not fit each other.
+    #[error("{file}: {what}")]
+    BadContainer {
+        /// The file of the host.
+        file: String,
+        /// What is wrong with it.
+        what: String,
+    },
     /// A path that leads out of the tree.
     #[error("{0}: a path with \"..\" leads out of the tree; make the archive without it")]
     UnsafePath(String),
@@ -82,7 +118,15 @@ impl TransferError {
     pub fn is_bad_source(&self) -> bool {
         matches!(
             self,
-            Self::Changed(_) | Self::CutShort(..) | Self::BadTar { .. } | Self::UnsafePath(_) | Self::NoOwner(_)
+            Self::Changed(_)
+                | Self::CutShort(..)
+                | Self::BadTar { .. }
+                | Self::UnsafePath(_)
+                | Self::NoOwner(_)
+                | Self::Unmapped { .. }
+                | Self::BadLayer { .. }
+                | Self::BadText { .. }
+                | Self::BadContainer { .. }
         )
     }
 

@@ -25,10 +25,23 @@ pub enum Event {
     },
     /// The last file is complete, and did not change while it was read.
     End,
+    /// A layer begins: what follows lies over what came before.
+    Layer,
+    /// Something that lower layers have is not in the tree.
+    Hide(Hidden),
     /// The rest of the last file cannot be read, for this reason.
     Broken(TransferError),
     /// Something else cannot be read, for this reason; the events that follow leave it out.
     Unreadable(TransferError),
+}
+
+/// What a layer removes from those below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hidden {
+    /// A file, or a directory with everything in it.
+    Path(Vec<u8>),
+    /// What is in a directory.
+    Contents(Vec<u8>),
 }
 
 /// A file of any kind.

@@ -2,10 +2,13 @@
 //!
 //! ```text
 //! source (in a thread of its own)  ──batches of events──▶  sink
-//!   HostSource                                              HostSink
+//!   HostSource, ProtoSource                                 HostSink
 //!   ImageSource                                             ImageSink
-//!   TarSource                                               TarSink
+//!   TarSource, ContainerSource                              TarSink
+//!   Layers: several of these, one over the other
 //! ```
+//! On the way [`Adjust`] changes owners, times and attributes.
+//!
 //! All attributes of a file are moved: permissions, owner, times, extended attributes with ACLs, holes, further names.
 //! Anything that a side refuses is counted ([`Losses`]) and reported at the end. A file that is damaged, or changes
 //! while it is read, is an error, and no incomplete file keeps its name.
@@ -13,20 +16,32 @@
 //! Layer 13: it uses the engine's operations and nothing below them.
 #![forbid(unsafe_code)]
 
+mod adjust;
 mod archive;
 mod environment;
 mod error;
 mod event;
 mod host;
 mod image;
+mod labels;
+mod layers;
+mod manifest;
+mod oci;
 mod pipe;
 mod size;
+mod whiteout;
 
-pub use archive::{TarSink, TarSource};
+pub use adjust::{Adjust, Attributes, IdMap, IdRange, Labels, Owners};
+pub use archive::{TarSink, TarSource, unpacked};
 pub use environment::FixedEnvironment;
 pub use error::{LeftOut, Losses, NotReplaced, Result, TransferError};
-pub use event::{Contents, Event, Kind, Meta, Node};
-pub use host::{Durability, HostSink, HostSource, Keeper, Written};
+pub use event::{Contents, Event, Hidden, Kind, Meta, Node};
+pub use host::{Durability, HostSink, HostSource, Keeper, ProtoSource, Slashes, Written};
 pub use image::{Found, ImageSink, ImageSource, ImageWalk, WalkEvent};
-pub use pipe::{Adjust, Attributes, Existing, LeaveOut, Outlet, Progress, Sink, Sort, Source, survey, transfer};
+pub use labels::{FileContexts, FileKind};
+pub use layers::Layers;
+pub use manifest::{Manifest, ManifestSource};
+pub use oci::{ContainerImage, ContainerSource, Platform};
+pub use pipe::{Existing, LeaveOut, Outlet, Progress, Sink, Sort, Source, survey, transfer};
 pub use size::{Needs, Shape};
+pub use whiteout::Whiteouts;

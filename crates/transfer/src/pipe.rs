@@ -1,10 +1,11 @@
 //! Moves a tree from a source to a sink: the source runs in a thread of its own, a bounded number of events ahead.
 
+use crate::adjust::{Adjust, Origin, Owners};
 use crate::error::{Losses, Result, TransferError};
-use crate::event::{Event, Meta, Node};
+use crate::event::{Event, Hidden, Meta, Node};
+use crate::whiteout::Whiteouts;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
-use xfskit::ondisk::Timestamp;
 
 /// Most events that are sent over the channel at once.
 const BATCH_EVENTS: usize = 128;
@@ -57,6 +58,22 @@ pub trait Sink {
     /// As [`Self::node`].
     fn broken(&mut self, why: &TransferError) -> Result<()>;
 
+    /// A layer begins: what follows lies over what came before.
+    ///
+    /// # Errors
+    /// As [`Self::node`].
+    fn layer(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Removes what lower layers have, if they have it.
+    ///
+    /// # Errors
+    /// As [`Self::node`].
+    fn hide(&mut self, _: &Hidden) -> Result<()> {
+        Ok(())
+    }
+
     /// All events were sent.
     ///
     /// # Errors
@@ -106,30 +123,6 @@ impl Progress for () {
     fn advance(&self, _: u64, _: u64) {}
 }
 
-/// Changes to a tree while it is copied.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Adjust {
-    /// Owner of everything.
-    pub uid: Option<u32>,
-    /// Group of everything.
-    pub gid: Option<u32>,
-    /// Access times become those of the last change of contents, and no time is later than this one. The result does
-    /// not depend on when the source was read.
-    pub newest: Option<Timestamp>,
-    /// Whether extended attributes, ACLs among them, are copied.
-    pub attributes: Attributes,
-}
-
-/// Whether extended attributes are copied.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Attributes {
-    /// They are copied.
-    #[default]
-    Kept,
-    /// They are left out.
-    Dropped,
-}
-
 /// How the attributes of existing files and directories are treated.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Existing {
@@ -139,17 +132,17 @@ pub enum Existing {
     /// A directory preserves its own. A regular file that is replaced preserves its owner, permissions and extended
     /// attributes, as if it were written in place; times are the source's. An owner that the caller asked for is set
     /// all the same.
-    Keeps(Adjust),
+    Keeps(Owners),
 }
 
 impl Existing {
     /// The attributes for a regular file that replaces one with the attributes `old`.
     pub(crate) fn meta(&self, old: Meta, new: Meta) -> Meta {
-        let Self::Keeps(adjust) = self else { return new };
+        let Self::Keeps(owner) = self else { return new };
         let mut xattrs = old.xattrs;
         // The capabilities of the old contents do not apply to the new ones.
         xattrs.retain(|(name, _)| name != CAPABILITIES);
-        let (uid, gid) = (adjust.uid.unwrap_or(old.uid), adjust.gid.unwrap_or(old.gid));
+        let (uid, gid) = (owner.uid.unwrap_or(old.uid), owner.gid.unwrap_or(old.gid));
         Meta { mode: old.mode, uid, gid, xattrs, ..new }
     }
 
@@ -159,30 +152,19 @@ impl Existing {
     }
 }
 
-impl Adjust {
-    fn apply(&self, node: &mut Node) {
-        let meta = &mut node.meta;
-        if self.attributes == Attributes::Dropped {
-            meta.xattrs.clear();
-        }
-        meta.uid = self.uid.unwrap_or(meta.uid);
-        meta.gid = self.gid.unwrap_or(meta.gid);
-        if let Some(newest) = self.newest {
-            meta.mtime = meta.mtime.min(newest);
-            meta.atime = meta.mtime;
-        }
-    }
-}
-
 /// The channel into which a source sends.
-pub struct Outlet {
+pub struct Outlet<'a> {
+    adjust: &'a Adjust,
+    whiteouts: Whiteouts,
+    /// The last file was a whiteout, whose contents mean nothing.
+    drops_contents: bool,
     batch: Vec<Event>,
     bytes: usize,
     sender: SyncSender<Vec<Event>>,
     wants_data: bool,
 }
 
-impl Outlet {
+impl Outlet<'_> {
     /// Whether contents are to be sent; otherwise files that have any are sent with [`Contents::Parts`] and without an
     /// end.
     ///
@@ -191,15 +173,49 @@ impl Outlet {
         self.wants_data
     }
 
-    /// Sends an event.
+    /// Begins a layer, in which names of whiteouts have this meaning.
     ///
     /// # Errors
     /// `Stopped` when the sink has.
+    pub fn begin_layer(&mut self, whiteouts: Whiteouts) -> Result<()> {
+        self.whiteouts = whiteouts;
+        self.push(Event::Layer)
+    }
+
+    /// Sends an event. A file is adjusted first.
+    ///
+    /// # Errors
+    /// `Stopped` when the sink has; those of the changes to a file.
     pub fn send(&mut self, event: Event) -> Result<()> {
+        let event = match event {
+            Event::Node(mut node) => {
+                let hidden = self.whiteouts.hidden(&node)?;
+                self.drops_contents = hidden.is_some();
+                match hidden {
+                    Some(hidden) => Event::Hide(hidden),
+                    None => {
+                        self.adjust.apply(&mut node, Origin::Tree)?;
+                        Event::Node(node)
+                    }
+                }
+            }
+            Event::Data { .. } | Event::End | Event::Broken(_) if self.drops_contents => return Ok(()),
+            event => event,
+        };
+        self.push(event)
+    }
+
+    /// Sends a file that a manifest makes.
+    pub(crate) fn send_new(&mut self, mut node: Node) -> Result<()> {
+        self.adjust.apply(&mut node, Origin::Manifest)?;
+        self.push(Event::Node(node))
+    }
+
+    fn push(&mut self, event: Event) -> Result<()> {
         self.bytes += match &event {
             Event::Data { bytes, .. } => bytes.len(),
             Event::Node(node) => node.inline_bytes() + node.meta_bytes(),
-            Event::End | Event::Broken(_) | Event::Unreadable(_) => 0,
+            Event::Hide(_) | Event::Layer | Event::End | Event::Broken(_) | Event::Unreadable(_) => 0,
         };
         self.batch.push(event);
         if self.batch.len() >= BATCH_EVENTS || self.bytes >= BATCH_BYTES { self.flush() } else { Ok(()) }
@@ -224,8 +240,8 @@ pub fn transfer(source: &mut dyn Source, sink: &mut dyn Sink, adjust: &Adjust, p
 ///
 /// # Errors
 /// Those of the source and of the sink.
-pub fn survey(source: &mut dyn Source, sink: &mut dyn Sink, progress: &dyn Progress) -> Result<()> {
-    run(source, sink, &Adjust::default(), progress, false)
+pub fn survey(source: &mut dyn Source, sink: &mut dyn Sink, adjust: &Adjust, progress: &dyn Progress) -> Result<()> {
+    run(source, sink, adjust, progress, false)
 }
 
 fn run(
@@ -235,14 +251,19 @@ fn run(
     progress: &dyn Progress,
     wants_data: bool,
 ) -> Result<()> {
+    if let Some(manifest) = &adjust.manifest {
+        manifest.begin();
+    }
     let (sender, receiver) = sync_channel(BATCHES_AHEAD);
     let (drained, sent) = std::thread::scope(|scope| {
         let reader = scope.spawn(move || {
-            let mut out = Outlet { batch: Vec::new(), bytes: 0, sender, wants_data };
+            let whiteouts = Whiteouts::default();
+            let mut out =
+                Outlet { adjust, whiteouts, drops_contents: false, batch: Vec::new(), bytes: 0, sender, wants_data };
             source.send(&mut out)?;
             out.flush()
         });
-        let drained = drain(receiver, sink, adjust, progress);
+        let drained = drain(receiver, sink, progress);
         let sent = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         (drained, sent)
     });
@@ -260,7 +281,7 @@ fn run(
     result
 }
 
-fn drain(receiver: Receiver<Vec<Event>>, sink: &mut dyn Sink, adjust: &Adjust, progress: &dyn Progress) -> Result<()> {
+fn drain(receiver: Receiver<Vec<Event>>, sink: &mut dyn Sink, progress: &dyn Progress) -> Result<()> {
     loop {
         let batch = match receiver.recv_timeout(LOOK_FOR_STOP) {
             Ok(batch) => batch,
@@ -274,9 +295,8 @@ fn drain(receiver: Receiver<Vec<Event>>, sink: &mut dyn Sink, adjust: &Adjust, p
                 return Err(TransferError::Interrupted);
             }
             match event {
-                Event::Node(mut node) => {
+                Event::Node(node) => {
                     (files, bytes) = (files + 1, bytes + node.inline_bytes());
-                    adjust.apply(&mut node);
                     progress.begins(&node.path);
                     sink.node(node)?;
                 }
@@ -285,6 +305,8 @@ fn drain(receiver: Receiver<Vec<Event>>, sink: &mut dyn Sink, adjust: &Adjust, p
                     sink.data(offset, &data)?;
                 }
                 Event::End => sink.end()?,
+                Event::Layer => sink.layer()?,
+                Event::Hide(hidden) => sink.hide(&hidden)?,
                 Event::Broken(why) => {
                     progress.passes_over(&why);
                     sink.broken(&why)?;

@@ -123,6 +123,8 @@ pub struct CpArgs {
     /// Owner of the copies, in numbers: OWNER, OWNER:GROUP or :GROUP
     #[arg(long, value_name = "OWNER")]
     pub owner: Option<crate::text::Owner>,
+    #[command(flatten)]
+    pub owners: super::OwnerArgs,
     /// Device of the external journal of the image that has one
     #[arg(long, value_name = "DEVICE")]
     pub logdev: Option<PathBuf>,

@@ -42,6 +42,11 @@ Examples:
   xfskit find disk.img / -name '*.conf' -type f
   xfskit find disk.img /etc -size +10M";
 
+pub const IMPORT: &str = "\
+Examples:
+  tar -C folder -c . | xfskit import disk.img /etc
+  xfskit import disk.img --from folder --owner 0:0";
+
 pub const LN: &str = "\
 Examples:
   xfskit ln disk.img /etc/motd /message
@@ -56,7 +61,8 @@ pub const MKFS: &str = "\
 Examples:
   xfskit mkfs --size 1G new.img
   xfskit mkfs --small --size 32M -L tiny small.img
-  xfskit mkfs --from folder tree.img";
+  xfskit mkfs --from folder tree.img
+  xfskit mkfs --from folder --for linux-6.1,grub-2.06 --free 20% boot.img";
 
 pub const MKNOD: &str = "\
 Examples:
@@ -100,6 +106,11 @@ pub const XATTR_DUMP: &str = "\
 Examples:
   xfskit xattr dump -R disk.img / > attributes
   xfskit xattr restore disk.img attributes";
+
+pub const XATTR_LABEL: &str = "\
+Examples:
+  echo '/.* system_u:object_r:etc_t:s0' > contexts
+  xfskit xattr label disk.img /etc --file-contexts contexts";
 
 pub const XATTR_SET: &str = "\
 Examples:

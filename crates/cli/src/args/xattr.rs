@@ -92,6 +92,23 @@ pub enum XattrCommand {
         #[arg(short, long)]
         encoding: Option<crate::dump::Encoding>,
     },
+    /// Give files the SELinux labels that a file of contexts has for their paths
+    #[command(after_help = examples::XATTR_LABEL)]
+    Label {
+        #[command(flatten)]
+        image: ImageArgs,
+        #[command(flatten)]
+        logging: LoggingArgs,
+        /// Paths within the image, each with everything below it
+        #[arg(default_value = "/")]
+        paths: Vec<OsString>,
+        /// The file of contexts, as setfiles reads it
+        #[arg(long, value_name = "FILE")]
+        file_contexts: PathBuf,
+        /// Print each path whose label is changed, and its new label
+        #[arg(short, long)]
+        verbose: bool,
+    },
     /// Set attributes from what dump or getfattr --dump printed, all or nothing for each file
     Restore {
         #[command(flatten)]

@@ -1,8 +1,10 @@
 //! `xfskit cp`: trees between the host and images.
 
 use super::list::is_dir;
+use super::trees::{adjust_owners, attributes};
 use crate::args::CpArgs;
 use crate::exit::{self, Usage};
+use crate::image::path_of_dir;
 use crate::image::{has_external_log, open, open_quietly, shown};
 use crate::interrupt;
 use crate::mounted;
@@ -24,8 +26,8 @@ use xfskit::rescue::{Loss, Search, rescue};
 use xfskit::volume::{AttrLogging, Error, LastLink, MountOptions, Stat, Volume};
 use xfskit_mkfs::{disk_format, known_contents};
 use xfskit_transfer::{
-    Adjust, Attributes, Durability, Existing, HostSink, HostSource, ImageSink, ImageSource, Keeper, LeaveOut, Losses,
-    NotReplaced, Sink, Sort, Source, TransferError, Written, transfer,
+    Adjust, Durability, Existing, HostSink, HostSource, ImageSink, ImageSource, Keeper, LeaveOut, Losses, NotReplaced,
+    Sink, Sort, Source, TransferError, Written, transfer,
 };
 
 /// Smaller files are not filesystems.
@@ -226,11 +228,6 @@ fn look(args: &CpArgs, sources: &[CopyOperand], target: &CopyOperand, images: &m
     Ok(())
 }
 
-/// Whether extended attributes are copied.
-pub fn attributes(dropped: bool) -> Attributes {
-    if dropped { Attributes::Dropped } else { Attributes::Kept }
-}
-
 /// How to treat a loss that root could have avoided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrivilegeLoss {
@@ -259,13 +256,9 @@ fn find_source(filesystem: &Volume, path: &OsStr) -> Result<Stat> {
 
 fn copy_all(args: &CpArgs, sources: &[CopyOperand], target: &CopyOperand, images: &mut Images) -> Result<Losses> {
     let (base, name) = find_target(args, sources.len(), target, images)?;
-    let adjust = Adjust {
-        uid: args.owner.and_then(|owner| owner.uid),
-        gid: args.owner.and_then(|owner| owner.gid),
-        newest: None,
-        attributes: attributes(args.no_xattrs),
-    };
-    let existing = if args.preserve || args.archive { Existing::TakesAll } else { Existing::Keeps(adjust) };
+    let root = base.path(args)?;
+    let adjust = Adjust { attributes: attributes(args.no_xattrs), ..adjust_owners(&args.owners, args.owner, &root)? };
+    let existing = if args.preserve || args.archive { Existing::TakesAll } else { Existing::Keeps(adjust.owner) };
     let durability = if args.no_sync { Durability::LeftToTheHost } else { Durability::Kept };
     let bar = CopyBar::new("copying").naming_files(args.verbose);
     let mut how = How { adjust, existing, force: args.force, durability, written: Written::default(), bar };
@@ -310,6 +303,15 @@ fn left_out<'a>(args: &'a CpArgs, start: &'a [u8], target: &'a Target) -> LeaveO
 }
 
 impl Target {
+    /// The path of the directory in its image, on which labels depend; empty where there are none.
+    fn path(&self, args: &CpArgs) -> Result<Vec<u8>> {
+        match self {
+            _ if args.owners.file_contexts.is_none() => Ok(Vec::new()),
+            Self::Image(filesystem, dir) => Ok(path_of_dir(filesystem, *dir)?),
+            Self::Host(_) => Err(Usage("--file-contexts is for copies into an image".into()).into()),
+        }
+    }
+
     /// Whether a file exists at a path. Symbolic links in an image are not followed, as when it is written.
     fn has(&self, path: &[u8]) -> bool {
         match self {

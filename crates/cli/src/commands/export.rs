@@ -1,8 +1,9 @@
 //! `xfskit export`: a tree of an image as a tar stream.
 
-use super::copy::{PrivilegeLoss, attributes, report_losses, why_kept};
+use super::copy::{PrivilegeLoss, report_losses, why_kept};
 use super::list::is_dir;
-use crate::args::ExportArgs;
+use super::trees::attributes;
+use crate::args::{ExportArgs, Overwrite};
 use crate::exit::{self, Usage};
 use crate::image::{find, open_to_read};
 use crate::operand;
@@ -55,7 +56,8 @@ fn write_file(filesystem: &Volume, start: InodeNumber, args: &ExportArgs, path: 
         }
     }
     if existing.as_ref().is_some_and(|data| data.file_type().is_block_device()) {
-        let mut device = DeviceWriter { device: open_existing(path, args.force, None)?, offset: 0 };
+        let overwrite = if args.force { Overwrite::Anything } else { Overwrite::Zeros };
+        let mut device = DeviceWriter { device: open_existing(path, overwrite, None)?, offset: 0 };
         let losses = write(filesystem, start, args, &mut device)?.0;
         device.device.flush()?;
         return Ok(losses);

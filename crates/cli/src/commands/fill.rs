@@ -4,110 +4,34 @@
 //! in it. With `SOURCE_DATE_EPOCH` in the environment, and a UUID, the image depends on nothing but the source and the
 //! options.
 
-use super::copy::{MIN_XFS_BYTES, attributes};
+use super::copy::MIN_XFS_BYTES;
 use super::mkfs::open_part;
-use crate::args::MkfsArgs;
+use super::trees::{Reads, Trees, adjust};
+use crate::args::{MkfsArgs, Placement, Space};
 use crate::exit::Usage;
 use crate::operand;
-use crate::overwrite::{open_existing, open_existing_log};
+use crate::overwrite::{open_existing_for, open_existing_log};
 use crate::private::{self, Watched};
 use crate::progress::CopyBar;
 use crate::text::parse_size;
 use crate::unnamed::Unnamed;
 use anyhow::{Context, Result};
-use std::fs::{File, Metadata};
-use std::io::{BufReader, Read, Seek, stdin};
-use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
+use std::fs::Metadata;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use xfskit::device::{BlockDevice, FileDevice, OpenError};
 use xfskit::ondisk::{Superblock, Timestamp};
 use xfskit::volume::{Environment, SystemEnvironment};
 use xfskit::volume::{Error, MountOptions, Volume};
-use xfskit_mkfs::{InodeSize, Options, make};
-use xfskit_transfer::{
-    Adjust, FixedEnvironment, HostSource, ImageSink, Losses, Needs, Shape, Source, TarSource, TransferError, survey,
-    transfer,
-};
+use xfskit_mkfs::{InodeSize, Options, make, verify};
+use xfskit_transfer::{Adjust, FixedEnvironment, ImageSink, Losses, Needs, Shape, TransferError, survey, transfer};
 
 /// How often an image that turned out too small is made again with a larger size.
 const MAX_ATTEMPTS: usize = 6;
-const READ_AHEAD_BYTES: usize = 1 << 20;
-/// The name of standard input on the command line.
-const STANDARD_INPUT: &str = "-";
-
-/// The source of an image.
-enum From {
-    Folder(PathBuf),
-    Archive(PathBuf),
-    /// Standard input or a pipe, read directly.
-    Stream(PathBuf),
-    /// Such a stream, copied to a file without a name so that it can be read more than once.
-    Spooled(Unnamed),
-}
-
-/// How often a source must be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reads {
-    Once,
-    Twice,
-}
-
-impl From {
-    fn find(path: &Path, reads: Reads, image: &Path) -> Result<Self> {
-        if path != Path::new(STANDARD_INPUT) {
-            let data = std::fs::metadata(path).map_err(|source| OpenError::Io { path: path.into(), source })?;
-            if data.is_dir() {
-                return Ok(Self::Folder(path.into()));
-            }
-            if data.is_file() || data.file_type().is_block_device() {
-                return Ok(Self::Archive(path.into()));
-            }
-        }
-        if reads == Reads::Twice { spool(path, image).map(Self::Spooled) } else { Ok(Self::Stream(path.into())) }
-    }
-
-    /// Whether it is a file that not all users may read.
-    fn is_private(&self) -> bool {
-        matches!(self, Self::Archive(path) if std::fs::metadata(path).is_ok_and(|data| private::is_private(&data)))
-    }
-
-    /// Opens the source. `written` are the files that the image is written to, which are left out of a folder that
-    /// contains them.
-    fn open(&self, written: &[Metadata]) -> Result<Box<dyn Source>> {
-        Ok(match self {
-            Self::Folder(path) => Box::new(HostSource::new(&path.join("."), b"", true)?.without(written)),
-            Self::Archive(path) => {
-                let file = File::open(path).map_err(|source| OpenError::Io { path: path.clone(), source })?;
-                Box::new(TarSource::new(BufReader::with_capacity(READ_AHEAD_BYTES, file)))
-            }
-            Self::Stream(path) => Box::new(TarSource::new(BufReader::with_capacity(READ_AHEAD_BYTES, stream(path)?))),
-            Self::Spooled(unnamed) => {
-                let mut file = unnamed.file().try_clone().context("standard input")?;
-                file.rewind().context("standard input")?;
-                Box::new(TarSource::new(BufReader::with_capacity(READ_AHEAD_BYTES, file)))
-            }
-        })
-    }
-}
-
-/// Opens standard input, or another file that can be read only once.
-fn stream(path: &Path) -> Result<Box<dyn Read + Send>> {
-    if path == Path::new(STANDARD_INPUT) {
-        return Ok(Box::new(stdin()));
-    }
-    let file = File::open(path).map_err(|source| OpenError::Io { path: path.into(), source })?;
-    Ok(Box::new(file))
-}
-
-/// Copies a stream to a file without a name.
-fn spool(path: &Path, image: &Path) -> Result<Unnamed> {
-    let (unnamed, dir) = Unnamed::to_keep_input(image)?;
-    let kept = || format!("{}: keeping the archive there", dir.display());
-    std::io::copy(&mut stream(path)?, &mut unnamed.file()).with_context(kept)?;
-    Ok(unnamed)
-}
+/// How often an image is made to find its smallest size, and the step in which sizes differ.
+const MAX_TRIALS: usize = 12;
+const STEP_BYTES: u64 = 1 << 20;
 
 /// The time in `SOURCE_DATE_EPOCH`.
 pub fn source_date_epoch() -> Result<Option<Timestamp>> {
@@ -126,9 +50,10 @@ pub fn environment(options: &Options) -> Result<Arc<dyn Environment>> {
     })
 }
 
-/// Makes an image from a folder or an archive.
-pub fn run(args: &MkfsArgs, from: &Path, options: &Options) -> Result<(Superblock, Losses)> {
-    fill_existing_or_new(args, from, options).map(|filled| (filled.superblock, filled.losses))
+/// Makes an image and fills it.
+pub fn run(args: &MkfsArgs, options: &Options) -> Result<(Superblock, Losses)> {
+    let fill = Fill::new(args, options)?;
+    fill.run().map(|filled| (filled.superblock, filled.losses))
 }
 
 /// An image that was filled.
@@ -137,138 +62,291 @@ struct Filled {
     losses: Losses,
     /// It contains a file that not all users may read.
     is_private: bool,
+    /// Bytes that are free in it.
+    free_bytes: u64,
 }
 
-fn fill_existing_or_new(args: &MkfsArgs, from: &Path, options: &Options) -> Result<Filled> {
-    if let Some(part) = open_part(args)? {
-        let from = From::find(from, Reads::Once, &args.image)?;
-        let files = check_room(&from, &*part, args, options)?;
-        return FillTarget::Device(part).fill(&from, 0, files, args, options);
+/// What is to be done.
+struct Fill<'a> {
+    args: &'a MkfsArgs,
+    options: &'a Options,
+    adjust: Adjust,
+    env: Arc<dyn Environment>,
+}
+
+impl<'a> Fill<'a> {
+    fn new(args: &'a MkfsArgs, options: &'a Options) -> Result<Self> {
+        let env = environment(options)?;
+        let adjust = Adjust { newest: source_date_epoch()?, ..adjust(&args.source, args.owner, b"")? };
+        let accessed = args.proto.as_ref().filter(|proto| !proto.keeps_atime).map(|_| env.now());
+        Ok(Self { args, options, adjust: Adjust { accessed, ..adjust }, env })
     }
-    let existing = std::fs::metadata(&args.image).ok();
-    let size = match args.size.as_deref() {
-        Some("auto") => None,
-        Some(text) => Some(parse_size(text).map_err(Usage)?),
-        // An existing file keeps its size, unless it is too small for any image, such as an empty file of mktemp(1). A
-        // device has a size of its own.
-        None => existing.as_ref().filter(|data| !data.is_file() || data.len() >= MIN_XFS_BYTES).map(|_| 0),
-    };
-    // The existing file is locked until the image is complete.
-    let held = match &existing {
-        Some(_) => Some(Arc::new(open_existing(&args.image, args.force, size.filter(|size| *size > 0))?)),
-        None => None,
-    };
-    let is_file = existing.as_ref().is_none_or(Metadata::is_file);
-    let size = match (size, &existing) {
-        (Some(0), Some(data)) if is_file => Some(data.len()),
-        (None, _) if !is_file => Some(0),
-        (size, _) => size,
-    };
-    let from = From::find(from, if size.is_none() { Reads::Twice } else { Reads::Once }, &args.image)?;
-    let (mut bytes, files) = match size {
-        Some(bytes) => (bytes, None),
-        None => measure(&from, args, options).map(|(needs, files)| (needs.image_bytes(), Some(files)))?,
-    };
-    // An existing file keeps its contents until the image is complete.
-    let files = match &held {
-        Some(device) if !is_file => check_room(&from, &**device, args, options)?,
-        _ => files,
-    };
-    for attempt in 1.. {
-        let place = match &held {
-            Some(device) if !is_file => FillTarget::Device(Arc::clone(device) as _),
-            _ => FillTarget::File(args.image.clone(), held.clone()),
-        };
-        match place.fill(&from, bytes, files, args, options) {
-            Err(error) if size.is_none() && attempt < MAX_ATTEMPTS && is_full(&error) => bytes += bytes / 4,
-            result => return result,
+
+    fn find_trees(&self, reads: Reads) -> Result<Trees> {
+        match &self.args.proto {
+            Some(proto) => Trees::of_proto(proto),
+            None => Trees::find(&self.args.from, &self.args.layers, reads, &self.args.image),
         }
     }
-    unreachable!("the last attempt returns")
+
+    fn run(&self) -> Result<Filled> {
+        let args = self.args;
+        if let Some(part) = open_part(args)? {
+            verify_no_room(args)?;
+            let trees = self.find_trees(Reads::Once)?;
+            let files = self.check_room(&trees, part.size_bytes())?;
+            return self.fill_device(part, None, &trees, files);
+        }
+        let existing = std::fs::metadata(&args.image).ok();
+        let size = match args.size.as_deref() {
+            Some("auto") => None,
+            Some(text) => Some(parse_size(text).map_err(Usage)?),
+            // An existing file keeps its size, unless it is too small for any image, such as an empty file of
+            // mktemp(1). A device has a size of its own.
+            None => existing.as_ref().filter(|data| !data.is_file() || data.len() >= MIN_XFS_BYTES).map(|_| 0),
+        };
+        let is_auto = size.is_none();
+        if !is_auto {
+            verify_no_room(args)?;
+        }
+        // The existing file is locked until the image is complete.
+        let held = match &existing {
+            Some(_) => {
+                let size = size.filter(|size| *size > 0);
+                Some(open_existing_for(args.access(), &args.image, args.overwrite(), size)?)
+            }
+            None => None,
+        };
+        let is_file = existing.as_ref().is_none_or(Metadata::is_file);
+        match held {
+            Some(device) if !is_file || args.placement == Placement::InPlace => {
+                let size = size.filter(|size| *size > 0 && is_file);
+                let size = if is_file { Some(size.unwrap_or(device.size_bytes())) } else { None };
+                self.fill_in_place(device, size)
+            }
+            held => {
+                let size =
+                    size.map(|size| if size == 0 { held.as_ref().map_or(0, BlockDevice::size_bytes) } else { size });
+                self.fill_new(held.map(Arc::new), size)
+            }
+        }
+    }
+
+    /// Fills a device, or a file that stays the same file. With `size` the file gets that size, and is zeros first.
+    fn fill_in_place(&self, mut device: FileDevice, size: Option<u64>) -> Result<Filled> {
+        let shown = || self.args.image.display().to_string();
+        let trees = self.find_trees(Reads::Once)?;
+        let files = self.check_room(&trees, size.unwrap_or(device.size_bytes()))?;
+        if let Some(size) = size {
+            let fits = |device: &FileDevice| verify(self.options, size, device.sector_bytes(), None);
+            // An external log is looked at when it is made.
+            let fits = |device: &FileDevice| if self.options.log_device.is_some() { Ok(()) } else { fits(device) };
+            device.make_zeros_after(size, fits).with_context(|| format!("{}: the old contents stay", shown()))?;
+        }
+        let own = device.metadata().with_context(shown)?;
+        self.fill_device(Arc::new(device), Some(own), &trees, files)
+    }
+
+    /// Fills a device. `own` is that of its file, which no source may be.
+    fn fill_device(
+        &self,
+        device: Arc<dyn BlockDevice>,
+        own: Option<Metadata>,
+        trees: &Trees,
+        files: Option<u64>,
+    ) -> Result<Filled> {
+        let written = Arc::new(Unflushed::new(device));
+        let result = self.fill(&written, own, trees, files);
+        if result.is_err() && written.begun.load(Ordering::Relaxed) {
+            // The device has an image now, but not the source's. The first error is the one to report.
+            let _ = written.device.write(0, &[0; 4096]);
+        }
+        result
+    }
+
+    /// Makes a file, which gets its name when it is complete; until then an existing file keeps its contents.
+    fn fill_new(&self, held: Option<Arc<FileDevice>>, size: Option<u64>) -> Result<Filled> {
+        let trees = self.find_trees(if size.is_none() { Reads::Again } else { Reads::Once })?;
+        // A symbolic link stays, and the file that it refers to is replaced.
+        let path = self.args.image.canonicalize().unwrap_or_else(|_| self.args.image.clone());
+        let (unnamed, filled) = match size {
+            Some(bytes) => self.fill_unnamed(&path, &trees, bytes, None)?,
+            None if self.args.minimize => self.fill_smallest(&path, &trees)?,
+            None => self.fill_fitting(&path, &trees)?,
+        };
+        let io_error = |source| OpenError::Io { path: path.clone(), source };
+        let is_private = filled.is_private || trees.are_private();
+        let replaced = held.as_ref().map(|held| held.metadata()).transpose().map_err(io_error)?;
+        let permissions = private::permissions(is_private, replaced.as_ref());
+        unnamed.file().set_permissions(permissions).map_err(io_error)?;
+        if let Some(held) = held {
+            held.verify_unused(&path)?;
+        }
+        unnamed.put_in_place_durably(&path, replaced.as_ref()).map_err(io_error)?;
+        Ok(filled)
+    }
+
+    /// Fills an image whose size is estimated; a larger one where the estimate was too small, or where less room is
+    /// left free than was asked for.
+    fn fill_fitting(&self, path: &Path, trees: &Trees) -> Result<(Unnamed, Filled)> {
+        let (needs, files) = self.measure(trees)?;
+        let mut bytes = with_room(needs.image_bytes(), self.args.free);
+        for attempt in 1.. {
+            let lacking = match self.fill_unnamed(path, trees, bytes, Some(files)) {
+                Err(error) if is_full(&error) && attempt < MAX_ATTEMPTS => bytes / 4,
+                Err(error) => return Err(error),
+                Ok(made) => match room(bytes, self.args.free).saturating_sub(made.1.free_bytes) {
+                    lacking if lacking > 0 && attempt < MAX_ATTEMPTS => lacking + lacking / 4,
+                    _ => return Ok(made),
+                },
+            };
+            bytes = (bytes + lacking).next_multiple_of(STEP_BYTES);
+        }
+        unreachable!("the last attempt returns")
+    }
+
+    /// Halves the distance between a size that is too small and one that is not, until they are next to each other.
+    fn fill_smallest(&self, path: &Path, trees: &Trees) -> Result<(Unnamed, Filled)> {
+        let (needs, files) = self.measure(trees)?;
+        let mut made = self.fill_fitting(path, trees)?;
+        let mut large = made.0.file().metadata()?.len();
+        let mut small = needs.least_bytes().min(large) / STEP_BYTES * STEP_BYTES;
+        // What is free is about what is too much.
+        let mut next = large.saturating_sub(made.1.free_bytes / 10 * 9) / STEP_BYTES * STEP_BYTES;
+        for _ in 0..MAX_TRIALS {
+            if large - small <= STEP_BYTES {
+                break;
+            }
+            let bytes = next.clamp(small + STEP_BYTES, large - STEP_BYTES);
+            match self.fill_unnamed(path, trees, bytes, Some(files)) {
+                Ok(smaller) => (made, large) = (smaller, bytes),
+                Err(error) if is_too_small(&error) => small = bytes,
+                Err(error) => return Err(error),
+            }
+            next = (small + (large - small) / 2) / STEP_BYTES * STEP_BYTES;
+        }
+        Ok(made)
+    }
+
+    fn fill_unnamed(&self, path: &Path, trees: &Trees, bytes: u64, files: Option<u64>) -> Result<(Unnamed, Filled)> {
+        let unnamed = Unnamed::new_beside(path)?;
+        let device = FileDevice::create(unnamed.path(), bytes).with_context(|| path.display().to_string())?;
+        let own = device.metadata().with_context(|| path.display().to_string())?;
+        let filled = self.fill(&Arc::new(Unflushed::new(Arc::new(device))), Some(own), trees, files)?;
+        Ok((unnamed, filled))
+    }
+
+    /// The files that the image replaces or is written to, if they exist by these names.
+    fn existing_files(&self) -> Vec<Metadata> {
+        let operands = [Some(&self.args.image), self.options.log_device.as_ref()];
+        let paths = operands.into_iter().flatten().flat_map(|operand| operand::files(operand));
+        paths.filter_map(|path| std::fs::metadata(path).ok()).collect()
+    }
+
+    /// Refuses a source for which a device is too small, before the contents of the device are lost. A stream
+    /// cannot be measured, since it can be read only once; for the other sources, returns the number of files.
+    fn check_room(&self, trees: &Trees, bytes: u64) -> Result<Option<u64>> {
+        if trees.are_read_once() {
+            return Ok(None);
+        }
+        let (needs, files) = self.measure(trees)?;
+        let has = self.options.data_bytes().unwrap_or(bytes);
+        if needs.least_bytes() >= has {
+            let (image, needs) = (self.args.image.display(), needs.least_bytes());
+            let what =
+                format!("{image}: it has {has} bytes, and the source needs more than {needs}; what it holds stays");
+            return Err(anyhow::Error::from(Error::NoSpace).context(what));
+        }
+        Ok(Some(files))
+    }
+
+    /// The space that the image needs, and the number of files.
+    fn measure(&self, trees: &Trees) -> Result<(Needs, u64)> {
+        let block_bytes = u64::from(self.options.block_bytes);
+        let inode_bytes = match self.options.inode_size {
+            InodeSize::Default => 512,
+            InodeSize::Bytes(bytes) => bytes.into(),
+            InodeSize::PerBlock(count) => block_bytes / u64::from(count.max(1)),
+        };
+        let dir_block_bytes = self.options.dir_block_bytes.map_or(block_bytes.max(4096), u64::from);
+        let small = self.args.small;
+        let mut needs = Needs::new(Shape { block_bytes, inode_bytes: inode_bytes.max(256), dir_block_bytes, small });
+        let bar = CopyBar::new("measuring");
+        let mut source = trees.open(&self.existing_files(), &self.adjust, self.env.now())?;
+        survey(&mut *source, &mut needs, &self.adjust, &bar)?;
+        Ok((needs, bar.files()))
+    }
+
+    fn fill(
+        &self,
+        device: &Arc<Unflushed>,
+        own: Option<Metadata>,
+        trees: &Trees,
+        files: Option<u64>,
+    ) -> Result<Filled> {
+        let (args, options) = (self.args, self.options);
+        let shown = || args.image.display().to_string();
+        let written: Vec<Metadata> = self.existing_files().into_iter().chain(own).collect();
+        // Each attempt makes the same image.
+        let env = environment(options)?;
+        let log = options.log_device.as_deref();
+        let log = log.map(|path| open_existing_log(path, args.overwrite())).transpose()?;
+        let mut source = trees.open(&written, &self.adjust, self.env.now())?;
+        let superblock = make(device, log.as_deref(), options, env.now()).with_context(shown)?;
+        let filesystem = Volume::open_in(device.clone(), log, MountOptions::default(), env).with_context(shown)?;
+        let bar = CopyBar::new("filling").of_files(files);
+        let mut sink = ImageSink::new(&filesystem, filesystem.root())?;
+        if let Some(whiteouts) = trees.layers() {
+            sink = sink.with_layers(whiteouts);
+        }
+        let mut watched = Watched::new(&mut sink);
+        transfer(&mut *source, &mut watched, &self.adjust, &bar)?;
+        let is_private = watched.is_private();
+        drop(sink);
+        bar.finish();
+        let losses = source.losses();
+        let usage = filesystem.statfs();
+        let free_bytes = usage.free_blocks * u64::from(usage.block_bytes);
+        filesystem.unmount().with_context(|| format!("{}: closing the image", shown()))?;
+        device.device.flush().map_err(|source| OpenError::Io { path: args.image.clone(), source })?;
+        Ok(Filled { superblock, losses, is_private, free_bytes })
+    }
 }
 
-/// The files that the image replaces or is written to, if they exist by these names.
-fn existing_files(args: &MkfsArgs, options: &Options) -> Vec<Metadata> {
-    let operands = [Some(&args.image), options.log_device.as_ref()];
-    let paths = operands.into_iter().flatten().flat_map(|operand| operand::files(operand));
-    paths.filter_map(|path| std::fs::metadata(path).ok()).collect()
+/// What room is to be free is for an image whose size is to be found.
+fn verify_no_room(args: &MkfsArgs) -> Result<(), Usage> {
+    match args.free.is_some() || args.minimize {
+        true => Err(Usage("--free and --minimize are for --size auto, which finds the size".into())),
+        false => Ok(()),
+    }
+}
+
+/// The room that is to be free in an image of this size.
+fn room(bytes: u64, free: Option<Space>) -> u64 {
+    match free {
+        None => 0,
+        Some(Space::Bytes(room)) => room,
+        Some(Space::Percent(percent)) => bytes / 100 * u64::from(percent),
+    }
+}
+
+/// The size of an image that has this size without the room that is to be free.
+fn with_room(bytes: u64, free: Option<Space>) -> u64 {
+    let bytes = match free {
+        None => bytes,
+        Some(Space::Bytes(room)) => bytes + room,
+        Some(Space::Percent(percent)) => bytes * 100 / (100 - u64::from(percent)),
+    };
+    bytes.next_multiple_of(STEP_BYTES)
 }
 
 fn is_full(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| cause.downcast_ref::<TransferError>().is_some_and(TransferError::is_full))
 }
 
-/// Refuses a source for which a device is too small, before the contents of the device are lost. A stream
-/// cannot be measured, since it can be read only once; for the other sources, returns the number of files.
-fn check_room(from: &From, device: &dyn BlockDevice, args: &MkfsArgs, options: &Options) -> Result<Option<u64>> {
-    if matches!(from, From::Stream(_)) {
-        return Ok(None);
-    }
-    let (needs, files) = measure(from, args, options)?;
-    let has = options.data_bytes().unwrap_or_else(|| device.size_bytes());
-    if needs.least_bytes() >= has {
-        let (image, needs) = (args.image.display(), needs.least_bytes());
-        let what = format!("{image}: it has {has} bytes, and the source needs more than {needs}; what it holds stays");
-        return Err(anyhow::Error::from(Error::NoSpace).context(what));
-    }
-    Ok(Some(files))
-}
-
-/// The space that the image needs, and the number of files.
-fn measure(from: &From, args: &MkfsArgs, options: &Options) -> Result<(Needs, u64)> {
-    let block_bytes = u64::from(options.block_bytes);
-    let inode_bytes = match options.inode_size {
-        InodeSize::Default => 512,
-        InodeSize::Bytes(bytes) => bytes.into(),
-        InodeSize::PerBlock(count) => block_bytes / u64::from(count.max(1)),
-    };
-    let dir_block_bytes = options.dir_block_bytes.map_or(block_bytes.max(4096), u64::from);
-    let shape = Shape { block_bytes, inode_bytes: inode_bytes.max(256), dir_block_bytes, small: args.small };
-    let mut needs = Needs::new(shape);
-    let bar = CopyBar::new("measuring");
-    survey(&mut *from.open(&existing_files(args, options))?, &mut needs, &bar)?;
-    Ok((needs, bar.files()))
-}
-
-/// The target of the image.
-enum FillTarget {
-    /// A path, and the file that has it now.
-    File(PathBuf, Option<Arc<FileDevice>>),
-    Device(Arc<dyn BlockDevice>),
-}
-
-impl FillTarget {
-    fn fill(&self, from: &From, bytes: u64, files: Option<u64>, args: &MkfsArgs, options: &Options) -> Result<Filled> {
-        match self {
-            Self::Device(device) => {
-                let written = Arc::new(Unflushed::new(Arc::clone(device)));
-                let result = fill(&written, None, from, files, args, options);
-                if result.is_err() && written.begun.load(Ordering::Relaxed) {
-                    // The device has an image now, but not the source's. The first error is the one to report.
-                    let _ = device.write(0, &[0; 4096]);
-                }
-                result
-            }
-            Self::File(path, held) => {
-                // A symbolic link stays, and the file that it refers to is replaced.
-                let path = path.canonicalize().unwrap_or_else(|_| path.clone());
-                let io_error = |source| OpenError::Io { path: path.clone(), source };
-                let unnamed = Unnamed::new_beside(&path)?;
-                let device = FileDevice::create(unnamed.path(), bytes).with_context(|| path.display().to_string())?;
-                let own = Some(device.metadata().map_err(io_error)?);
-                let filled = fill(&Arc::new(Unflushed::new(Arc::new(device))), own, from, files, args, options)?;
-                let is_private = filled.is_private || from.is_private();
-                let replaced = held.as_ref().map(|held| held.metadata()).transpose().map_err(io_error)?;
-                let permissions = private::permissions(is_private, replaced.as_ref());
-                unnamed.file().set_permissions(permissions).map_err(io_error)?;
-                if let Some(held) = held {
-                    held.verify_unused(&path)?;
-                }
-                unnamed.put_in_place_durably(&path, replaced.as_ref()).map_err(io_error)?;
-                Ok(filled)
-            }
-        }
-    }
+/// Whether an image cannot be made in this size, or has too little room.
+fn is_too_small(error: &anyhow::Error) -> bool {
+    is_full(error) || error.chain().any(|cause| cause.is::<xfskit_mkfs::MakeError>())
 }
 
 /// A device that ignores flushes: an image that is not complete is of no use, so only the caller flushes it, at the
@@ -318,35 +396,4 @@ impl BlockDevice for Unflushed {
     fn identity(&self) -> usize {
         self.device.identity()
     }
-}
-
-fn fill(
-    device: &Arc<Unflushed>,
-    own: Option<Metadata>,
-    from: &From,
-    files: Option<u64>,
-    args: &MkfsArgs,
-    options: &Options,
-) -> Result<Filled> {
-    let shown = || args.image.display().to_string();
-    let written: Vec<Metadata> = existing_files(args, options).into_iter().chain(own).collect();
-    let epoch = source_date_epoch()?;
-    let env = environment(options)?;
-    let log = options.log_device.as_deref().map(|path| open_existing_log(path, args.force)).transpose()?;
-    let mut source = from.open(&written)?;
-    let superblock = make(device, log.as_deref(), options, env.now()).with_context(shown)?;
-    let filesystem = Volume::open_in(device.clone(), log, MountOptions::default(), env).with_context(shown)?;
-    let (uid, gid) = args.owner.map_or((None, None), |owner| (owner.uid, owner.gid));
-    let adjust = Adjust { uid, gid, newest: epoch, attributes: attributes(args.no_xattrs) };
-    let bar = CopyBar::new("filling").of_files(files);
-    let mut sink = ImageSink::new(&filesystem, filesystem.root())?;
-    let mut watched = Watched::new(&mut sink);
-    transfer(&mut *source, &mut watched, &adjust, &bar)?;
-    let is_private = watched.is_private();
-    drop(sink);
-    bar.finish();
-    let losses = source.losses();
-    filesystem.unmount().with_context(|| format!("{}: closing the image", shown()))?;
-    device.device.flush().map_err(|source| OpenError::Io { path: args.image.clone(), source })?;
-    Ok(Filled { superblock, losses, is_private })
 }

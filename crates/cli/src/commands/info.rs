@@ -55,6 +55,13 @@ pub fn run(args: &ReadArgs, as_json: bool) -> Result<()> {
     Ok(())
 }
 
+/// Prints the geometry of an image, or of a mount of one, as xfs_info does.
+pub fn print_geometry(args: &ReadArgs) -> Result<()> {
+    let (raw, _) = look(args)?;
+    say_part!("{}", summary(&args.image.image.display().to_string(), &raw));
+    Ok(())
+}
+
 fn label(raw: &RawSuperblock) -> String {
     let end = raw.label.iter().position(|&byte| byte == 0).unwrap_or(raw.label.len());
     String::from_utf8_lossy(&raw.label[..end]).into_owned()
@@ -154,7 +161,10 @@ pub fn summary(name: &str, raw: &RawSuperblock) -> String {
     line(
         "realtime ",
         "none",
-        &format!("{:<12} blocks=0, rtextents=0", field("extsz", u64::from(raw.block_size.get()))),
+        &format!(
+            "{:<12} blocks=0, rtextents=0",
+            field("extsz", u64::from(raw.block_size.get()) * u64::from(raw.rt_extent_blocks.get()))
+        ),
     );
     line("         ", "", "rgcount=0    rgsize=0 extents");
     line("         ", "", "zoned=0      start=0 reserved=0");

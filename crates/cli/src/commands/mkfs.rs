@@ -3,12 +3,13 @@
 use super::copy::{PrivilegeLoss, report_losses};
 use super::fill;
 use super::info::summary_of;
-use crate::args::MkfsArgs;
+use crate::args::{MkfsArgs, Placement};
 use crate::exit::Usage;
-use crate::overwrite::{open_existing, open_existing_log, open_existing_part};
+use crate::overwrite::{open_existing_for, open_existing_log, open_existing_part};
 use crate::screen::{report, say, say_part};
 use crate::text::parse_size;
 use crate::unnamed::sync_names;
+use crate::xfsprogs::config;
 use anyhow::{Context, Result};
 use serde_json::json;
 use std::fs::File;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use xfskit::device::{BlockDevice, FileDevice, share_storage};
 use xfskit::ondisk::Superblock;
 use xfskit::volume::{Caller, Environment, MountOptions, SetAttr, SystemEnvironment, Volume};
-use xfskit_mkfs::{Options, make, set_aside, verify};
+use xfskit_mkfs::{Options, Reader, make, set_aside, verify};
 
 /// The sector size of a file.
 const FILE_SECTOR_BYTES: usize = 512;
@@ -24,14 +25,38 @@ const FILE_SECTOR_BYTES: usize = 512;
 /// Runs the command.
 pub fn run(args: &MkfsArgs, as_json: bool) -> Result<()> {
     let options = options(args)?;
-    let Some(from) = &args.from else {
-        print(args, &make_empty(args, &options)?, as_json)?;
+    verify_source(args)?;
+    make_image(args, &options, as_json)
+}
+
+/// Makes the image that the arguments ask for, with options that are already known.
+pub fn make_image(args: &MkfsArgs, options: &Options, as_json: bool) -> Result<()> {
+    if args.from.is_empty() && args.proto.is_none() {
+        print(args, &make_empty(args, options)?, as_json)?;
         hint_at_owner(args);
         return Ok(());
-    };
-    let (superblock, losses) = fill::run(args, from, &options)?;
+    }
+    let (superblock, losses) = fill::run(args, options)?;
     print(args, &superblock, as_json)?;
     report_losses(&losses, PrivilegeLoss::IsError)
+}
+
+/// Options of a source make no sense without one.
+fn verify_source(args: &MkfsArgs) -> Result<(), Usage> {
+    let source = &args.source;
+    let given = [
+        ("--no-xattrs", source.no_xattrs),
+        ("--file-contexts", source.owners.file_contexts.is_some()),
+        ("--uid-map", !source.owners.uid_map.is_empty()),
+        ("--gid-map", !source.owners.gid_map.is_empty()),
+        ("--manifest", source.manifest.is_some()),
+        ("--whiteouts", args.layers.whiteouts),
+        ("--platform", args.layers.platform.is_some()),
+    ];
+    match given.iter().find(|(_, is_given)| *is_given && args.from.is_empty()) {
+        Some((option, _)) => Err(Usage(format!("{option} is for what --from copies into the image"))),
+        None => Ok(()),
+    }
 }
 
 fn make_empty(args: &MkfsArgs, options: &Options) -> Result<Superblock> {
@@ -39,7 +64,7 @@ fn make_empty(args: &MkfsArgs, options: &Options) -> Result<Superblock> {
         Some(epoch) => epoch,
         None => SystemEnvironment::default().now(),
     };
-    let log = options.log_device.as_deref().map(|path| open_existing_log(path, args.force)).transpose()?;
+    let log = options.log_device.as_deref().map(|path| open_existing_log(path, args.overwrite())).transpose()?;
     if let Some(part) = open_part(args)? {
         let made = make(&part, log.as_deref(), options, now).map_err(anyhow::Error::from).and_then(|superblock| {
             own_root(args, options, part, log)?;
@@ -70,7 +95,7 @@ fn make_empty(args: &MkfsArgs, options: &Options) -> Result<Superblock> {
 /// # Errors
 /// `Usage` for a size, which a part has itself; as [`open_existing_part`].
 pub fn open_part(args: &MkfsArgs) -> Result<Option<Arc<dyn BlockDevice>>> {
-    let part = open_existing_part(&args.image, args.force)?;
+    let part = open_existing_part(&args.image, args.overwrite())?;
     if part.is_some() && args.size.is_some() {
         let image = args.image.display();
         return Err(
@@ -98,7 +123,7 @@ fn own_root(
 /// The kernel checks permissions on a mount, so an ordinary user could make no file in an image that belongs to root.
 fn hint_at_owner(args: &MkfsArgs) {
     let uid = rustix::process::geteuid();
-    if args.owner.is_none() && args.from.is_none() && !args.quiet && !uid.is_root() {
+    if args.owner.is_none() && !args.quiet && args.placement == Placement::Replaces && !uid.is_root() {
         let own = format!("--owner {}:{}", uid.as_raw(), rustix::process::getegid().as_raw());
         report(&format!("the root directory of the image belongs to root; {own} would make it yours"));
     }
@@ -120,6 +145,9 @@ fn print(args: &MkfsArgs, superblock: &Superblock, as_json: bool) -> Result<()> 
 
 fn options(args: &MkfsArgs) -> Result<Options> {
     let mut options = Options { allow_small: args.small, ..Options::default() };
+    let readers: Vec<Reader> =
+        args.readers.iter().map(|name| name.parse()).collect::<Result<_, String>>().map_err(Usage)?;
+    readers.iter().for_each(|reader| options.lower_to(reader));
     let sections = [
         ('b', &args.block),
         ('d', &args.data),
@@ -134,9 +162,15 @@ fn options(args: &MkfsArgs) -> Result<Options> {
             options.apply(section, list)?;
         }
     }
+    if let Some(list) = &args.config {
+        for (section, option) in config::read(&config::path_of(list)?)? {
+            options.apply(section, &option)?;
+        }
+    }
     if let Some(label) = &args.label {
         options.set_label(label)?;
     }
+    readers.iter().try_for_each(|reader| options.verify_for(reader))?;
     options.uuid.get_or_insert_with(|| *uuid::Uuid::new_v4().as_bytes());
     Ok(options)
 }
@@ -157,7 +191,7 @@ fn open_target(args: &MkfsArgs, options: &Options, log: Option<&dyn BlockDevice>
             Ok((FileDevice::create_new(&args.image, size)?, true))
         }
         (true, size) => {
-            let mut device = open_existing(&args.image, args.force, size)?;
+            let mut device = open_existing_for(args.access(), &args.image, args.overwrite(), size)?;
             if let Some(size) = size
                 && std::fs::metadata(&args.image).is_ok_and(|data| data.is_file())
             {

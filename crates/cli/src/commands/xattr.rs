@@ -1,10 +1,11 @@
 //! `xfskit xattr`.
 
+use super::label;
 use super::list::path_of;
 use crate::args::{PathArgs, XattrCommand};
 use crate::dump::{Block, Encoding, decode_value, encode_value, read_blocks, write_block};
 use crate::exit::{Failures, Usage, for_each};
-use crate::image::{edit, find, open_to_read, shown};
+use crate::image::{edit, edit_after, find, open_to_read, shown};
 use crate::interrupt;
 use crate::screen::{data, out};
 use crate::text::{json_bytes, set_json};
@@ -20,7 +21,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Caller, SetMode, Volume, XattrChange};
-use xfskit_transfer::ImageWalk;
+use xfskit_transfer::{FileContexts, ImageWalk};
 
 const MAX_VALUE_BYTES: u64 = 64 * 1024;
 
@@ -60,6 +61,15 @@ pub fn run(command: &XattrCommand, as_json: bool) -> Result<()> {
             filesystem.change_xattrs(stat.inode, &changes, SetMode::Any, &Caller::root()).with_context(|| shown(path))
         }),
         XattrCommand::Dump { path, recursive, prefix, encoding } => dump(path, *recursive, prefix, *encoding, as_json),
+        XattrCommand::Label { image, logging, paths, file_contexts, verbose } => {
+            let contexts = FileContexts::read(file_contexts)?;
+            let report = if *verbose { label::Report::Changes } else { label::Report::Nothing };
+            let look = |filesystem: &Volume| for_each(paths, |path| find(filesystem, path).map(drop));
+            edit_after(image, look, |filesystem| {
+                logging.apply(filesystem);
+                label::run(filesystem, paths, &contexts, report)
+            })
+        }
         XattrCommand::Restore { image, logging, file, root } => {
             let blocks = read_dump(file)?;
             edit(image, |filesystem| {

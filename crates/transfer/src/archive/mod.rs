@@ -9,12 +9,14 @@
 //! Facts: POSIX.1-2017 pax, GNU tar's manual ("Tar Internals"), libarchive's tar(5).
 
 mod acl;
+mod packed;
 mod pax;
 mod reader;
 mod sink;
 mod source;
 mod sparse;
 
+pub use packed::unpacked;
 pub use sink::TarSink;
 pub use source::TarSource;
 

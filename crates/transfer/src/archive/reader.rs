@@ -50,6 +50,16 @@ impl<R: Read> Reader<R> {
                 Ok(0) => break,
                 Ok(count) => done += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // Files give no such errors; the programs that unpack do.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::UnexpectedEof | ErrorKind::InvalidData | ErrorKind::InvalidInput
+                    ) =>
+                {
+                    self.at += done as u64;
+                    return Err(self.bad(format!("it cannot be unpacked further: {error}")));
+                }
                 Err(source) => {
                     return Err(TransferError::Host { path: "the tar stream".into(), what: "reading it", source });
                 }

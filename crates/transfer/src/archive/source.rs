@@ -96,8 +96,8 @@ impl<R: Read + Send> TarSource<R> {
         if header.cksum().ok() == Some(sum) {
             return Ok(());
         }
-        let packers: [(&[u8], &str); 4] =
-            [(b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"\xfd7zXZ", "xz"), (b"BZh", "bzip2")];
+        // Those that are not unpacked by themselves.
+        let packers: [(&[u8], &str); 2] = [(b"\xfd7zXZ", "xz"), (b"BZh", "bzip2")];
         let packer = packers.iter().find(|(magic, _)| self.reader.at() == BLOCK as u64 && bytes.starts_with(magic));
         Err(match packer {
             Some((_, name)) => self.reader.bad(format!("it is compressed; unpack it first: {name} -dc FILE | ...")),
@@ -315,9 +315,15 @@ impl<R: Read + Send> Source for TarSource<R> {
         while let Some((header, extensions)) = self.next_header()? {
             self.entry(&header, extensions, out)?;
         }
-        // Reads the rest, since the program that writes the stream may still be writing padding.
-        while self.reader.block().is_ok_and(|block| block.is_some()) {}
-        Ok(())
+        // Reads the rest, since the program that writes the stream may still be writing padding, and the checksum of a
+        // packed stream stands at its end.
+        loop {
+            match self.reader.block() {
+                Ok(Some(_)) => {}
+                Err(error @ TransferError::BadTar { .. }) => return Err(error),
+                Ok(None) | Err(_) => return Ok(()),
+            }
+        }
     }
 
     fn losses(&self) -> Losses {

@@ -4,9 +4,11 @@
 mod attributes;
 mod contents;
 mod durable;
+mod proto;
 mod sink;
 mod source;
 
 pub use durable::{Durability, Written};
+pub use proto::{ProtoSource, Slashes};
 pub use sink::{HostSink, Keeper};
 pub use source::HostSource;

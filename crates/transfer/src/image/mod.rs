@@ -1,5 +1,6 @@
 //! Trees in XFS images.
 
+mod layer;
 mod sink;
 mod source;
 mod walk;

@@ -5,10 +5,12 @@
 //! again, and would inherit their default ACLs. Symbolic links in the image are not followed.
 
 use crate::error::{Losses, Result, TransferError, image, shown};
-use crate::event::{Contents, Kind, Meta, Node, split};
+use crate::event::{Contents, Hidden, Kind, Meta, Node, split};
+use crate::image::layer::LayerPaths;
 use crate::image::source::meta_of;
 use crate::pipe::{Existing, Sink};
-use std::collections::{BTreeMap, HashMap};
+use crate::whiteout::Whiteouts;
+use std::collections::BTreeMap;
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{
     Caller, Error, FileType, NewFile, Permissions, RenameFlags, SetAttr, SetMode, SetTime, Stat, Volume, WholeFile,
@@ -23,8 +25,8 @@ const MAX_AT_ONCE: usize = 128;
 
 /// A directory of an image into which a tree is written.
 pub struct ImageSink<'a> {
-    filesystem: &'a Volume,
-    dirs: HashMap<Vec<u8>, Dir>,
+    pub(super) filesystem: &'a Volume,
+    dirs: BTreeMap<Vec<u8>, Dir>,
     /// The directory that was used last.
     recent: (Vec<u8>, Dir),
     /// Directories that were sent, with the attributes that they get last.
@@ -34,12 +36,14 @@ pub struct ImageSink<'a> {
     small: Vec<(Node, Vec<u8>)>,
     temporaries: u64,
     existing: Existing,
+    /// Where the tree consists of layers: what the current one has so far.
+    pub(super) layer: Option<LayerPaths>,
     losses: Losses,
 }
 
 #[derive(Clone, Copy)]
-struct Dir {
-    inode: InodeNumber,
+pub(super) struct Dir {
+    pub(super) inode: InodeNumber,
     /// New files in it inherit ACLs.
     has_default_acl: bool,
 }
@@ -79,7 +83,7 @@ impl<'a> ImageSink<'a> {
     /// `Image` when its ACLs cannot be read.
     pub fn new(filesystem: &'a Volume, base: InodeNumber) -> Result<Self> {
         let base = open_dir(filesystem, base, b"")?;
-        let dirs = HashMap::from([(Vec::new(), base)]);
+        let dirs = BTreeMap::from([(Vec::new(), base)]);
         let recent = (Vec::new(), base);
         Ok(Self {
             filesystem,
@@ -90,6 +94,7 @@ impl<'a> ImageSink<'a> {
             small: Vec::new(),
             temporaries: 0,
             existing: Existing::TakesAll,
+            layer: None,
             losses: Losses::default(),
         })
     }
@@ -99,6 +104,33 @@ impl<'a> ImageSink<'a> {
     pub fn with_existing(mut self, existing: Existing) -> Self {
         self.existing = existing;
         self
+    }
+
+    /// Takes the tree as layers: whatever has the name of a file is replaced by it, directories with everything in
+    /// them, and whiteouts remove what lower layers have.
+    #[must_use]
+    pub fn with_layers(mut self, whiteouts: Whiteouts) -> Self {
+        self.layer = Some(LayerPaths::new(whiteouts));
+        self
+    }
+
+    /// The inode of the directory that the tree is written into.
+    pub(super) fn base(&self) -> InodeNumber {
+        self.dirs[&Vec::new()].inode
+    }
+
+    /// Forgets a directory that is removed, and those below it.
+    pub(super) fn forget(&mut self, path: &[u8]) {
+        let below = [path, b"/"].concat();
+        let is_gone = |dir: &Vec<u8>| dir.as_slice() == path || dir.starts_with(&below);
+        let gone: Vec<_> = self.dirs.range(path.to_vec()..).take_while(|(dir, _)| dir.starts_with(path)).collect();
+        let gone: Vec<_> = gone.into_iter().map(|(dir, _)| dir.clone()).filter(is_gone).collect();
+        for dir in &gone {
+            self.dirs.remove(dir);
+            self.unfinished.remove(dir);
+        }
+        let base = self.base();
+        self.recent = (Vec::new(), Dir { inode: base, ..self.dirs[&Vec::new()] });
     }
 
     /// The directory at a path; missing directories are made.
@@ -121,11 +153,14 @@ impl<'a> ImageSink<'a> {
     }
 
     /// A directory that exists, or is made because a file lies in it.
-    fn existing_or_new(&mut self, above: Dir, name: &[u8], path: &[u8]) -> Result<Dir> {
+    fn existing_or_new(&self, above: Dir, name: &[u8], path: &[u8]) -> Result<Dir> {
         match self.filesystem.lookup(above.inode, name) {
             Ok(stat) if stat.file_type.is_dir() => open_dir(self.filesystem, stat.inode, path),
-            Ok(_) => Err(image(path)(Error::NotADirectory)),
-            Err(Error::NotFound) => {
+            Ok(_) if self.layer.is_none() => Err(image(path)(Error::NotADirectory)),
+            found @ (Ok(_) | Err(Error::NotFound)) => {
+                if found.is_ok() {
+                    self.filesystem.unlink(above.inode, name, &Caller::root()).map_err(image(path))?;
+                }
                 let new = NewFile::dir(0o755);
                 let made = self.filesystem.create(above.inode, name, &new, &Caller::root()).map_err(image(path))?;
                 Ok(Dir { inode: made.inode, ..above })
@@ -210,6 +245,9 @@ impl<'a> ImageSink<'a> {
                 Err(Error::Exists) => {
                     if place.temporary.is_none() {
                         self.check_replaceable(dir, name, path)?;
+                        if self.filesystem.lookup(dir.inode, name).is_err() {
+                            continue;
+                        }
                     }
                     self.temporaries += 1;
                     place.temporary = Some(format!(".xfskit-{}", self.temporaries).into_bytes());
@@ -219,9 +257,12 @@ impl<'a> ImageSink<'a> {
         }
     }
 
-    fn check_replaceable(&self, dir: Dir, name: &[u8], path: &[u8]) -> Result<()> {
+    fn check_replaceable(&mut self, dir: Dir, name: &[u8], path: &[u8]) -> Result<()> {
         let stat = self.filesystem.lookup(dir.inode, name).map_err(image(path))?;
         if stat.file_type.is_dir() {
+            if self.layer.is_some() {
+                return self.remove_tree(dir.inode, path);
+            }
             return Err(image(path)(Error::IsADirectory));
         }
         // A file that cannot be replaced would leave the temporary name behind.
@@ -331,8 +372,11 @@ impl<'a> ImageSink<'a> {
         let first_dir = self.dir(first_dir)?;
         let target = self.filesystem.lookup(first_dir.inode, first_name).map_err(image(first))?;
         let (dir, name) = split(path);
-        let dir = self.dir(dir)?.inode;
-        self.filesystem.link_over(dir, name, target.inode, &Caller::root()).map_err(image(path))
+        let dir = self.dir(dir)?;
+        if self.layer.is_some() && self.filesystem.lookup(dir.inode, name).is_ok_and(|stat| stat.file_type.is_dir()) {
+            self.remove_tree(dir.inode, path)?;
+        }
+        self.filesystem.link_over(dir.inode, name, target.inode, &Caller::root()).map_err(image(path))
     }
 }
 
@@ -341,6 +385,9 @@ impl Sink for ImageSink<'_> {
         // Filesystems accept no such owner, and the kernel does not show such a file to its users.
         if [node.meta.uid, node.meta.gid].contains(&NO_ID) && !matches!(node.kind, Kind::Link(_)) {
             return Err(TransferError::NoOwner(shown(&node.path)));
+        }
+        if let Some(layer) = &mut self.layer {
+            layer.add(&node.path);
         }
         if let Kind::File { size, contents: Contents::Whole(bytes) } = &mut node.kind {
             let (size, bytes) = (*size, std::mem::take(bytes));
@@ -381,6 +428,22 @@ impl Sink for ImageSink<'_> {
         self.abort();
         self.losses.unreadable.note_reason(why);
         Ok(())
+    }
+
+    fn layer(&mut self) -> Result<()> {
+        self.make_small()?;
+        if let Some(layer) = &mut self.layer {
+            layer.begin();
+        }
+        Ok(())
+    }
+
+    fn hide(&mut self, hidden: &Hidden) -> Result<()> {
+        self.make_small()?;
+        match hidden {
+            Hidden::Path(path) => self.hide_path(path),
+            Hidden::Contents(path) => self.hide_contents(path),
+        }
     }
 
     fn finish(&mut self) -> Result<()> {

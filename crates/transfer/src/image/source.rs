@@ -1,9 +1,10 @@
 //! Reads a tree in an image, in the order of its names.
 
+use crate::adjust::Attributes;
 use crate::error::{Losses, Result, TransferError, image, shown};
 use crate::event::{Contents, Event, Kind, MAX_INLINE_BYTES, Meta, Node, PIECE_BYTES, is_not_the_files};
 use crate::image::walk::{Found, ImageWalk, WalkEvent};
-use crate::pipe::{Attributes, LeaveOut, Outlet, Sort, Source};
+use crate::pipe::{LeaveOut, Outlet, Sort, Source};
 use std::collections::HashMap;
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Error, FileType, Seek, Stat, Volume};

@@ -1,0 +1,61 @@
+//! `xfskit import`: trees into a directory of an image that exists.
+//!
+//! Everything that is named is looked at before the image is opened for writing. Within one source the files that are
+//! complete stay if a later one cannot be read, as with `cp`.
+
+use super::copy::{PrivilegeLoss, report_losses};
+use super::trees::{Reads, Trees, adjust};
+use crate::args::ImportArgs;
+use crate::exit::Usage;
+use crate::image::{edit_after, path_of_dir, resolve, shown};
+use crate::interrupt;
+use crate::progress::CopyBar;
+use anyhow::{Context, Result};
+use xfskit::device::share_storage;
+use xfskit::volume::{Environment, Error, LastLink, SystemEnvironment, Volume};
+use xfskit_transfer::{ImageSink, Losses, transfer};
+
+/// Runs the command.
+pub fn run(args: &ImportArgs) -> Result<()> {
+    let trees = Trees::find(&args.from, &args.layers, Reads::Once, &args.image.image)?;
+    // What the options name is read before the image is opened, too.
+    adjust(&args.source, args.owner, b"")?;
+    let own = std::fs::metadata(&args.image.image).ok();
+    let is_own = |path: &std::path::PathBuf| {
+        std::fs::metadata(path).is_ok_and(|data| own.as_ref().is_some_and(|own| share_storage(own, &data)))
+    };
+    if let Some(path) = args.from.iter().find(|path| is_own(path)) {
+        return Err(Usage(format!("{}: an image cannot be copied into itself", path.display())).into());
+    }
+    interrupt::watch()?;
+    let losses = edit_after(
+        &args.image,
+        |filesystem| find_dir(filesystem, args).map(drop),
+        |filesystem| {
+            args.logging.apply(filesystem);
+            import(filesystem, args, &trees)
+        },
+    )?;
+    report_losses(&losses, PrivilegeLoss::IsError)
+}
+
+fn find_dir(filesystem: &Volume, args: &ImportArgs) -> Result<xfskit::ondisk::InodeNumber> {
+    let stat = resolve(filesystem, &args.dir, LastLink::Follow).with_context(|| shown(&args.dir))?;
+    if !stat.file_type.is_dir() {
+        return Err(anyhow::Error::from(Error::NotADirectory).context(shown(&args.dir)));
+    }
+    Ok(stat.inode)
+}
+
+fn import(filesystem: &Volume, args: &ImportArgs, trees: &Trees) -> Result<Losses> {
+    let dir = find_dir(filesystem, args)?;
+    let adjust = adjust(&args.source, args.owner, &path_of_dir(filesystem, dir)?)?;
+    let written: Vec<_> = std::fs::metadata(&args.image.image).into_iter().collect();
+    let mut source = trees.open(&written, &adjust, SystemEnvironment::default().now())?;
+    let mut sink = ImageSink::new(filesystem, dir)?;
+    if let Some(whiteouts) = trees.layers() {
+        sink = sink.with_layers(whiteouts);
+    }
+    transfer(&mut *source, &mut sink, &adjust, &CopyBar::new("importing"))?;
+    Ok(source.losses())
+}

@@ -1,0 +1,230 @@
+//! The sources that an image is filled from, and what is changed on the way.
+
+use crate::args::{LayerArgs, OwnerArgs, ProtoArgs, SourceArgs};
+use crate::exit::Usage;
+use crate::private;
+use crate::text::Owner;
+use crate::unnamed::Unnamed;
+use anyhow::{Context, Result};
+use std::fs::{File, Metadata};
+use std::io::{BufReader, Read, Seek, stdin};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use xfskit::device::OpenError;
+use xfskit::ondisk::Timestamp;
+use xfskit_transfer::{
+    Adjust, Attributes, ContainerImage, FileContexts, HostSource, IdMap, Labels, Layers, Manifest, ManifestSource,
+    Owners, ProtoSource, Slashes, Source, TarSource, TransferError, Whiteouts, unpacked,
+};
+
+const READ_AHEAD_BYTES: usize = 1 << 20;
+/// The name of standard input on the command line.
+const STANDARD_INPUT: &str = "-";
+/// What a container image on the command line begins with.
+const CONTAINER: &[u8] = b"oci:";
+
+/// A source of an image.
+enum Tree {
+    Folder(PathBuf),
+    Archive(PathBuf),
+    /// Standard input or a pipe, read directly.
+    Stream(PathBuf),
+    /// Such a stream, copied to a file without a name so that it can be read more than once.
+    Spooled(Unnamed),
+    Protofile(ProtoArgs),
+    Container(ContainerImage),
+}
+
+/// How often the sources must be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reads {
+    /// Once.
+    Once,
+    /// Several times.
+    Again,
+}
+
+/// Sources, the lowest first.
+pub struct Trees {
+    trees: Vec<Tree>,
+    whiteouts: Whiteouts,
+}
+
+impl Trees {
+    /// Looks for the sources that the command line names. Each part of a container image is verified.
+    ///
+    /// # Errors
+    /// Those of opening them.
+    pub fn find(from: &[PathBuf], layers: &LayerArgs, reads: Reads, image: &Path) -> Result<Self> {
+        if from.iter().filter(|path| path.as_os_str() == STANDARD_INPUT).count() > 1 {
+            return Err(Usage("standard input can be a source once only".into()).into());
+        }
+        let trees: Vec<Tree> = from.iter().map(|path| Tree::find(path, layers, reads, image)).collect::<Result<_>>()?;
+        if layers.platform.is_some() && !trees.iter().any(|tree| matches!(tree, Tree::Container(_))) {
+            return Err(Usage("--platform chooses a container image: --from oci:DIR".into()).into());
+        }
+        let whiteouts = if layers.whiteouts { Whiteouts::Hide } else { Whiteouts::AreFiles };
+        Ok(Self { trees, whiteouts })
+    }
+
+    /// The source that `-p` of mkfs.xfs names.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn of_proto(proto: &ProtoArgs) -> Result<Self> {
+        let path = proto.path.clone();
+        let is_dir = std::fs::metadata(&path).map_err(|source| OpenError::Io { path: path.clone(), source })?.is_dir();
+        let tree = if is_dir { Tree::Folder(path) } else { Tree::Protofile(proto.clone()) };
+        Ok(Self { trees: vec![tree], whiteouts: Whiteouts::AreFiles })
+    }
+
+    /// Whether one of them can be read only once.
+    pub fn are_read_once(&self) -> bool {
+        self.trees.iter().any(|tree| matches!(tree, Tree::Stream(_)))
+    }
+
+    /// How a sink has to take them, where one lies over another or removes what is there.
+    pub fn layers(&self) -> Option<Whiteouts> {
+        let has_container = self.trees.iter().any(|tree| matches!(tree, Tree::Container(_)));
+        let hides = self.whiteouts == Whiteouts::Hide || has_container;
+        (hides || self.trees.len() > 1).then_some(if hides { Whiteouts::Hide } else { Whiteouts::AreFiles })
+    }
+
+    /// Whether one is a file that not all users may read.
+    pub fn are_private(&self) -> bool {
+        let is_private = |path: &Path| std::fs::metadata(path).is_ok_and(|data| private::is_private(&data));
+        self.trees.iter().any(|tree| match tree {
+            Tree::Archive(path) => is_private(path),
+            Tree::Container(image) => image.blob_paths().any(|path| is_private(&path)),
+            _ => false,
+        })
+    }
+
+    /// Opens the sources. `written` are the files that the image is written to, which are left out of a folder that
+    /// contains them. Behind them comes what only the manifest has.
+    ///
+    /// # Errors
+    /// Those of opening them.
+    pub fn open(&self, written: &[Metadata], adjust: &Adjust, now: Timestamp) -> Result<Box<dyn Source + '_>> {
+        let mut sources = Vec::new();
+        for tree in &self.trees {
+            sources.push(tree.open(written, now)?);
+        }
+        if let Some(manifest) = &adjust.manifest {
+            sources.push(Box::new(ManifestSource::new(Arc::clone(manifest), now)));
+        }
+        Ok(match <[Box<dyn Source + '_>; 1]>::try_from(sources) {
+            Ok([one]) if self.layers().is_none() => one,
+            Ok([one]) => Box::new(Layers::new(vec![one], self.whiteouts)),
+            Err(several) => Box::new(Layers::new(several, self.whiteouts)),
+        })
+    }
+}
+
+impl Tree {
+    fn find(path: &Path, layers: &LayerArgs, reads: Reads, image: &Path) -> Result<Self> {
+        if path.as_os_str() != STANDARD_INPUT {
+            if let Some(layout) = path.as_os_str().as_bytes().strip_prefix(CONTAINER)
+                && std::fs::symlink_metadata(path).is_err()
+            {
+                return Self::find_container(Path::new(std::ffi::OsStr::from_bytes(layout)), layers);
+            }
+            let data = std::fs::metadata(path).map_err(|source| OpenError::Io { path: path.into(), source })?;
+            if data.is_dir() {
+                return Ok(Self::Folder(path.into()));
+            }
+            if data.is_file() || data.file_type().is_block_device() {
+                return Ok(Self::Archive(path.into()));
+            }
+        }
+        if reads == Reads::Again { spool(path, image).map(Self::Spooled) } else { Ok(Self::Stream(path.into())) }
+    }
+
+    /// `DIR`, or `DIR:NAME` where there is no folder of that whole name.
+    fn find_container(layout: &Path, layers: &LayerArgs) -> Result<Self> {
+        let text = layout.as_os_str().as_bytes();
+        let colon = text.iter().rposition(|&byte| byte == b':').filter(|_| !layout.is_dir());
+        let (dir, name) = match colon {
+            Some(colon) => (&text[..colon], Some(String::from_utf8_lossy(&text[colon + 1..]).into_owned())),
+            None => (text, None),
+        };
+        let dir = Path::new(std::ffi::OsStr::from_bytes(dir));
+        let image = ContainerImage::open(dir, name.as_deref(), layers.platform.as_ref())?;
+        image.verify_layers()?;
+        Ok(Self::Container(image))
+    }
+
+    fn open(&self, written: &[Metadata], now: Timestamp) -> Result<Box<dyn Source + '_>> {
+        let tar = |stream: Box<dyn Read + Send>, name: &Path| -> Result<Box<dyn Source>> {
+            let stream = unpacked(stream).with_context(|| name.display().to_string())?;
+            Ok(Box::new(TarSource::new(BufReader::with_capacity(READ_AHEAD_BYTES, stream))))
+        };
+        Ok(match self {
+            Self::Folder(path) => Box::new(HostSource::new(&path.join("."), b"", true)?.without(written)),
+            Self::Archive(path) | Self::Stream(path) => tar(stream(path)?, path)?,
+            Self::Spooled(unnamed) => {
+                let mut file = unnamed.file().try_clone().context("standard input")?;
+                file.rewind().context("standard input")?;
+                tar(Box::new(file), Path::new("standard input"))?
+            }
+            Self::Protofile(proto) => {
+                let slashes = if proto.slashes_are_spaces { Slashes::AreBlanks } else { Slashes::AreRefused };
+                Box::new(ProtoSource::new(&proto.path, slashes, now)?)
+            }
+            Self::Container(image) => Box::new(image.source()),
+        })
+    }
+}
+
+/// Opens standard input or a file.
+fn stream(path: &Path) -> Result<Box<dyn Read + Send>> {
+    if path.as_os_str() == STANDARD_INPUT {
+        return Ok(Box::new(stdin()));
+    }
+    let file = File::open(path).map_err(|source| OpenError::Io { path: path.into(), source })?;
+    Ok(Box::new(file))
+}
+
+/// Copies a stream to a file without a name.
+fn spool(path: &Path, image: &Path) -> Result<Unnamed> {
+    let (unnamed, dir) = Unnamed::to_keep_input(image)?;
+    let kept = || format!("{}: keeping the archive there", dir.display());
+    std::io::copy(&mut stream(path)?, &mut unnamed.file()).with_context(kept)?;
+    Ok(unnamed)
+}
+
+/// Whether extended attributes are copied.
+pub fn attributes(dropped: bool) -> Attributes {
+    if dropped { Attributes::Dropped } else { Attributes::Kept }
+}
+
+/// What is changed on the way into an image. `root` is the path within the image of the directory that the tree comes
+/// into.
+///
+/// # Errors
+/// Those of the files that are named.
+pub fn adjust(source: &SourceArgs, owner: Option<Owner>, root: &[u8]) -> Result<Adjust> {
+    let manifest = source.manifest.as_deref().map(Manifest::read).transpose()?.map(Arc::new);
+    Ok(Adjust { attributes: attributes(source.no_xattrs), manifest, ..adjust_owners(&source.owners, owner, root)? })
+}
+
+/// As [`adjust`], for owners and labels.
+///
+/// # Errors
+/// Those of [`adjust`].
+pub fn adjust_owners(args: &OwnerArgs, owner: Option<Owner>, root: &[u8]) -> Result<Adjust> {
+    let map = |option: &str, ranges: &[_]| IdMap::new(ranges).map_err(|why| Usage(format!("{option}: {why}")));
+    let root = root.strip_suffix(b"/").unwrap_or(root).to_vec();
+    let labels = |path: &Path| -> Result<Labels, TransferError> {
+        Ok(Labels { contexts: Arc::new(FileContexts::read(path)?), root: root.clone() })
+    };
+    Ok(Adjust {
+        owner: Owners { uid: owner.and_then(|owner| owner.uid), gid: owner.and_then(|owner| owner.gid) },
+        uid_map: map("--uid-map", &args.uid_map)?,
+        gid_map: map("--gid-map", &args.gid_map)?,
+        labels: args.file_contexts.as_deref().map(labels).transpose()?,
+        ..Adjust::default()
+    })
+}
