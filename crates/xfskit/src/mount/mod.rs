@@ -20,7 +20,7 @@ pub(crate) use claim::{Claim, ClaimFor};
 pub use counts::{BlockPool, SpaceCounts};
 pub use inodes::InodeCache;
 pub use intent_ids::IntentIds;
-pub use options::{AttrLogging, AttrPath, MountOptions};
+pub use options::{AttrLogging, AttrPath, Discard, MountOptions};
 pub use superblock::SUPERBLOCK_KIND;
 
 use crate::buffer::BufferCache;

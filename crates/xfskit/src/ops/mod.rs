@@ -33,6 +33,7 @@ mod set_xattr;
 mod setattr;
 mod stat;
 mod times;
+mod trim;
 mod truncate;
 mod unlink;
 mod xattr;
@@ -53,6 +54,7 @@ pub use seek::{FileExtent, Seek};
 pub use set_xattr::{SetMode, XattrChange, XattrOptions};
 pub use setattr::{SetAttr, SetTime};
 pub use stat::{FsStat, Stat};
+pub use trim::{TrimBy, Trimmed};
 pub use xattr::Namespace;
 
 use crate::error::{Error, Result, caller};
@@ -237,7 +239,7 @@ impl Volume {
     }
 
     /// Makes everything done so far durable. A file that cannot be written out is reported, and keeps nothing else from
-    /// it.
+    /// it. With [`Discard::Freed`](crate::volume::Discard::Freed) what was freed before goes back to the host.
     ///
     /// # Errors
     /// `Io`, `Shutdown`; `NoSpace`, `Corrupt` of a file that could not be written out and goes on waiting.
@@ -245,6 +247,10 @@ impl Volume {
         if self.mount.options.read_only {
             return Ok(());
         }
+        self.and_discard(|| self.sync_all())
+    }
+
+    fn sync_all(&self) -> caller::Result<()> {
         let waiting = self.write_out_all();
         // An inode that is refused again stays on the unlinked list, durably, and waits.
         let _ = self.free_put_off();
@@ -276,6 +282,7 @@ impl Volume {
             self.mount.journal.flush_contents()?;
             return Ok(freed?);
         }
+        self.discard_before_close()?;
         Ok(self.mount.unmount().and(lost)?)
     }
 
