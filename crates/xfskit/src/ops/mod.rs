@@ -15,6 +15,8 @@ mod create;
 mod fallocate;
 mod file_type;
 mod flags;
+mod grow;
+mod identity;
 mod inactive;
 mod info;
 mod link;
@@ -42,6 +44,8 @@ pub use create::NewFile;
 pub use fallocate::Fallocate;
 pub use file_type::{FileType, Permissions};
 pub use flags::{Flags, xflags};
+pub use grow::Growth;
+pub use identity::NewUuid;
 pub use info::Usage;
 pub use make_files::WholeFile;
 pub use open::RecoveredDevices;
@@ -266,6 +270,11 @@ impl Volume {
     /// `Io`, `Shutdown`; `NoSpace`, `Corrupt` of a file whose contents could not be written out and are lost, or of an
     /// unlinked inode that could not be freed. All else is in the image, but for the last the log stays dirty.
     pub fn unmount(self) -> caller::Result<()> {
+        self.close_with(Mount::unmount)
+    }
+
+    /// As [`Self::unmount`]; `close` closes the log.
+    fn close_with(self, close: impl FnOnce(&Arc<Mount>) -> Result<()>) -> caller::Result<()> {
         // What cannot be written out is lost, and reported; the image is closed in good order all the same.
         let lost = self.write_out_all();
         if lost.is_err() {
@@ -283,7 +292,7 @@ impl Volume {
             return Ok(freed?);
         }
         self.discard_before_close()?;
-        Ok(self.mount.unmount().and(lost)?)
+        Ok(close(&self.mount).and(lost)?)
     }
 
     /// An inode in use, locked and joined.

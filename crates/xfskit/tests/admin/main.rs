@@ -1,12 +1,27 @@
-//! What an image needs once it exists: free space goes back to the host. Judged by what the kernel makes of the same
-//! images.
+//! What an image needs once it exists: a larger size, another label or UUID, free space that goes back to the host.
+//! Judged by what the kernel and xfsprogs make of the same images.
 
+mod grow;
+mod identity;
 mod trim;
 
 use std::path::Path;
 use std::sync::Arc;
 use xfskit::device::{Access, BlockDevice, FileDevice};
 use xfskit::volume::{Caller, MountOptions, NewFile, SetMode, Volume};
+
+/// Shapes of images, by the options of mkfs.xfs.
+pub const SHAPES: &[&[&str]] = &[
+    &[],
+    &["-b", "size=1024", "-n", "size=4096"],
+    &["-b", "size=16384"],
+    &["-b", "size=65536", "-i", "size=2048"],
+    &["-s", "size=4096"],
+    &["-l", "su=64k"],
+    &["-d", "su=64k,sw=4,agcount=3"],
+    &["-m", "rmapbt=0,reflink=0", "-i", "sparse=0"],
+    &["-m", "finobt=0,rmapbt=0,inobtcount=0,bigtime=0,reflink=0", "-i", "nrext64=0,exchange=0", "-n", "parent=0"],
+];
 
 /// An image file as a device, which keeps its lock.
 pub fn device(path: &Path) -> Arc<dyn BlockDevice> {
