@@ -116,6 +116,36 @@ fn open_to_look_with(path: &Path, warnings: Warnings) -> Result<(Arc<dyn BlockDe
     Ok((rescued.device, rescued.losses))
 }
 
+/// An image that is about to grow.
+pub enum Growing {
+    /// A file or a block device; a file can be made longer.
+    File(FileDevice),
+    /// An export of a server.
+    Export(Arc<dyn BlockDevice>),
+}
+
+/// Opens an image that is to grow, with its lock.
+///
+/// # Errors
+/// As [`open_device`]; those of opening an export.
+pub fn open_to_grow(path: &Path) -> Result<Growing> {
+    match network::open(path, Access::Write)? {
+        Some(device) => Ok(Growing::Export(device)),
+        None => Ok(Growing::File(open_device(path, Access::Write)?)),
+    }
+}
+
+/// The superblock of an image as it is on the device, before its journal is replayed.
+///
+/// # Errors
+/// As a superblock, and of a file in another known format.
+pub fn superblock_of(path: &Path, device: &dyn BlockDevice) -> Result<Superblock> {
+    let mut sector = vec![0; device.size_bytes().min(MAX_SECTOR_BYTES) as usize];
+    device.read(0, &mut sector).with_context(|| path.display().to_string())?;
+    let superblock = Superblock::decode(&sector).map_err(|error| named(path, device, Error::from(error).into()));
+    superblock.with_context(|| path.display().to_string())
+}
+
 /// Warns that data may be wrong if another program changes it while it is read.
 fn warn_of_holders(path: &Path, device: &FileDevice) {
     if !device.holders().is_empty() {
@@ -167,7 +197,18 @@ fn tell_of_recovery(image: &Path, filesystem: &Volume) {
 /// # Errors
 /// As opening; those of `action`; those of closing.
 pub fn edit<T>(args: &ImageArgs, action: impl Fn(&Volume) -> Result<T>) -> Result<T> {
-    edit_after(args, |filesystem| action(filesystem).map(drop), &action)
+    edit_with(args, options_to_write(), action)
+}
+
+/// As [`edit`], with other options than [`options_to_write`].
+///
+/// # Errors
+/// As [`edit`].
+pub fn edit_with<T>(args: &ImageArgs, options: MountOptions, action: impl Fn(&Volume) -> Result<T>) -> Result<T> {
+    interrupt::watch()?;
+    rehearse(args, |filesystem| action(filesystem).map(drop))?;
+    let filesystem = open(&args.image, args.logdev.as_deref(), options)?;
+    run_and_close(args, filesystem, &action)
 }
 
 /// As [`edit`], for an action that is too expensive to be run twice: `look` checks whether it can be done.
@@ -182,6 +223,10 @@ pub fn edit_after<T>(
     interrupt::watch()?;
     rehearse(args, look)?;
     let filesystem = open(&args.image, args.logdev.as_deref(), options_to_write())?;
+    run_and_close(args, filesystem, action)
+}
+
+fn run_and_close<T>(args: &ImageArgs, filesystem: Volume, action: impl FnOnce(&Volume) -> Result<T>) -> Result<T> {
     let result = action(&filesystem);
     let closed = filesystem.unmount();
     let result = result?;

@@ -48,6 +48,6 @@ pub use mountinfo::{MountEntry, is_mounted, mount_around, mount_at, mount_of_roo
 pub use options::{KernelOption, Options, WriteCache, features};
 pub use session::{MountError, Session, Unmounted, Unmounter, serve, unmount};
 pub use virtual_xattrs::{
-    LARP_XATTR, PARENTS_XATTR, PATHS_XATTR, STATS_XATTR, SUPERBLOCK_XATTR, inode_at, make_durable,
+    LARP_XATTR, PARENTS_XATTR, PATHS_XATTR, STATS_XATTR, SUPERBLOCK_XATTR, inode_at, make_durable, set_label, trim,
 };
 pub use xfskit_fuse_session as protocol;

@@ -1,5 +1,5 @@
-//! The power is cut while a filesystem grows, gets a label, another UUID or a trim. Recovered by xfskit, and of a sample
-//! by this machine's kernel, it is the old one or the new one, and everything that was in it is still there.
+//! The power is cut while a filesystem grows, gets a label or another UUID, or is trimmed. Recovered by xfskit, and by
+//! this machine's kernel for a sample, it is the old one or the new one, with everything that was in it.
 //! `XFSKIT_ADMIN_STATES` sets the number of states of each, `XFSKIT_ADMIN_OUTSIDE` that of the kernel's sample,
 //! `XFSKIT_SEED` the first seed.
 

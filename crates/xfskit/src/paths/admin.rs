@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 use xfskit_device::{Access, FileDevice, OpenError};
 
-/// Grows the image file at `path`, which is not open, to `size_bytes`, or as near to it as its blocks and AGs allow. The
-/// file is made longer if it is shorter than that. A journal that a crash left dirty is replayed first.
+/// Grows the image file at `path`, which is not open, to `size_bytes`, or as near to it as its blocks and AGs allow.
+/// The file is made longer if it is shorter than that. A journal that a crash left dirty is replayed first.
 ///
 /// The image has its old size or the new one, wherever this is cut off. A block device is grown by
 /// [`Volume::grow`], up to the size that it has.
