@@ -1,6 +1,8 @@
 //! The copies of the superblock in all AGs but the first. Nothing but repair and a search for a lost superblock reads
 //! them, so they are written past the journal, when what changed the superblock is durable in the log and before the
-//! superblock itself is written to its place. Recovery that finds a changed superblock in the log writes them again.
+//! superblock itself is written to its place. Recovery that finds other copies writes them again.
+//!
+//! Locking: one mutex, with no other lock held but that of the superblock in memory below it.
 
 use super::Mount;
 use crate::error::{Error, Result};
@@ -15,6 +17,7 @@ impl Mount {
     /// # Errors
     /// `Io`: the first copy that could not be written. The filesystem itself is as it should be.
     pub(crate) fn write_superblock_copies(&self) -> Result<()> {
+        let _turn = self.superblock_copies.lock();
         // The LSN is that of the first superblock, and a copy has none.
         let raw = RawSuperblock { lsn: 0.into(), ..self.superblock() };
         let ags = 1..self.geometry.ag_count;

@@ -150,6 +150,7 @@ impl Mount {
             announces_attrs: AtomicBool::new(raw.version.get() & VersionFlags::ATTR.bits() != 0),
             logs_attrs: AtomicBool::new(options.attr_logging == AttrLogging::Always),
             superblock: Mutex::new(raw.clone()),
+            superblock_copies: Mutex::new(()),
             claims: Mutex::new(claims),
             device,
             geometry,

@@ -47,8 +47,10 @@ impl Growth {
     /// 64 of them. A size for which there is nothing to add leaves it as it is.
     ///
     /// # Errors
-    /// `Invalid` for a size that is smaller than the filesystem; `Superblock` for one that the format cannot have.
+    /// `Invalid` for a size that is smaller than the filesystem; `Superblock` for one that the format cannot have, and
+    /// for a superblock that makes no sense.
     pub fn plan(superblock: &RawSuperblock, size_bytes: u64) -> caller::Result<Self> {
+        let superblock = &sound(superblock)?;
         let (old_blocks, ag_blocks) = (superblock.data_blocks.get(), u64::from(superblock.ag_blocks.get()));
         let room = size_bytes >> superblock.block_log;
         if room < old_blocks {
@@ -78,14 +80,22 @@ impl Growth {
 
     /// The superblock of the grown filesystem, with the counters of the old one.
     fn apply(&self, superblock: &RawSuperblock) -> Result<Superblock> {
-        let mut raw = superblock.clone();
-        raw.data_blocks = self.new_blocks.into();
-        raw.ag_count = self.new_ags.into();
-        let mut sector = vec![0; raw.sector_size.get().into()];
-        sector[..size_of::<RawSuperblock>()].copy_from_slice(raw.as_bytes());
-        set_checksum(&mut sector, SUPERBLOCK_CRC_OFFSET);
-        Ok(Superblock::decode(&sector)?)
+        let (data_blocks, ag_count) = (self.new_blocks.into(), self.new_ags.into());
+        verified(&RawSuperblock { data_blocks, ag_count, ..superblock.clone() })
     }
+}
+
+/// A superblock whose fields agree with each other.
+fn verified(raw: &RawSuperblock) -> Result<Superblock> {
+    let mut sector = vec![0; usize::from(raw.sector_size.get()).max(size_of::<RawSuperblock>())];
+    sector[..size_of::<RawSuperblock>()].copy_from_slice(raw.as_bytes());
+    set_checksum(&mut sector[..], SUPERBLOCK_CRC_OFFSET);
+    Ok(Superblock::decode(&sector)?)
+}
+
+/// The fields of a superblock, if they agree with each other: a caller may have them from anywhere.
+fn sound(raw: &RawSuperblock) -> Result<RawSuperblock> {
+    Ok(verified(raw)?.raw().clone())
 }
 
 impl Volume {
@@ -162,7 +172,7 @@ impl Volume {
             let claims = Claim::take_all(&device, log_device.as_ref(), ClaimFor::Writing)?;
             let found = FoundLog::find(Arc::clone(&device), log_device.clone())?;
             if found.state != LogState::Clean {
-                return Err(caller::Error::Invalid("another program has the image open"));
+                return Err(caller::Error::Invalid("another program writes to the image"));
             }
             let stage = Stage::Growing(growth.apply(found.superblock())?);
             let end = Some(found.end());

@@ -8,8 +8,9 @@
 //! ```
 //! Invariant: what is given back is free in the tree, durably so, and nobody writes to it.
 //!
-//! Locking: the AGF is held, shared, while the extents that were found under it are given back, so none of them can be
-//! allocated and no window can be opened on them meanwhile. It is released after every [`BATCH_BLOCKS`].
+//! Locking: the AGF is held, exclusively, while the extents that were found under it are given back: none of them can
+//! be allocated meanwhile, and no window can be opened on them, which takes the shared lock. It is released after every
+//! [`BATCH_BLOCKS`].
 //!
 //! Crash behaviour: a request that was cut off leaves free blocks with any contents. What was noted to be given back
 //! and was not stays free, and a trim of the whole image finds it.
@@ -75,7 +76,7 @@ pub fn trim_ag(mount: &Arc<Mount>, number: AgNumber, trim: &Trim) -> Result<Give
     let mut done = GivenBack::default();
     let mut at = trim.within.start;
     while at < trim.within.end {
-        let mut tx = Transaction::read_only(mount);
+        let mut tx = Transaction::holding(mount);
         let ag = Ag::lock(&mut tx, number)?;
         let (found, next) = find_batch(&mut tx, ag, at..trim.within.end)?;
         for extent in without_busy(&tx, ag, &found) {

@@ -5,8 +5,13 @@ use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
 use xfskit::device::{Access, BlockDevice, FileDevice, MemoryDevice};
+use xfskit::mount::Mount;
+use xfskit::ondisk::AgNumber;
+use xfskit::space::trim::{Trim, trim_ag};
 use xfskit::volume::{Caller, Discard, Error, LastLink, MountOptions, NewFile, TrimBy, Volume};
 use xfskit_testkit::{copy_image, kernel_mount, reference, scratch, skip};
 
@@ -85,7 +90,7 @@ fn zeros_take_the_place_of_what_was_there() {
     }
 }
 
-/// A device that notes what it is told to discard.
+/// A device that notes what it is told to discard. It takes its time, so that others come between.
 struct Noting {
     inner: MemoryDevice,
     discarded: Mutex<Vec<Range<u64>>>,
@@ -119,6 +124,7 @@ impl BlockDevice for Noting {
     }
     fn discard(&self, offset: u64, length: u64) -> std::io::Result<()> {
         self.discarded.lock().unwrap().push(offset..offset + length);
+        std::thread::sleep(Duration::from_micros(300));
         self.inner.write(offset, &vec![0xd5; length as usize])
     }
 }
@@ -161,6 +167,78 @@ fn what_is_freed_goes_back_when_that_is_durable_and_not_before() {
     fs.unlink(fs.root(), b"all", &Caller::root()).unwrap();
     fs.unmount().unwrap();
     assert_eq!(device.take(), 0, "a mount without the option");
+}
+
+/// Gives back all that is free, without making anything durable first.
+fn trim_now(mount: &Arc<Mount>) {
+    for ag in (0..mount.geometry.ag_count).map(AgNumber) {
+        let within = 0..mount.geometry.blocks_in_ag(ag);
+        trim_ag(mount, ag, &Trim { within, min_blocks: 1, by: TrimBy::Discard }).unwrap();
+    }
+}
+
+#[test]
+fn what_a_crash_would_bring_back_stays() {
+    let device = Noting::new(96 << 20);
+    let fs = Volume::open(device.clone(), MountOptions::default()).unwrap();
+    write_file(&fs, "file", 20);
+    fs.sync().unwrap();
+    fs.unlink(fs.root(), b"file", &Caller::root()).unwrap();
+    trim_now(fs.mount());
+    drop(fs);
+    let fs = Volume::open(device, MountOptions::default()).unwrap();
+    let file = fs.resolve(b"/file", LastLink::Keep).unwrap().inode;
+    let mut found = vec![0; MIB as usize];
+    fs.read_at(file, 19 * MIB, &mut found).unwrap();
+    assert!(found == vec![19; MIB as usize]);
+}
+
+/// A device on which, right after each long write, all free space is given back.
+struct TrimmedAtOnce {
+    inner: Arc<Noting>,
+    mount: OnceLock<Weak<Mount>>,
+    trims: AtomicUsize,
+}
+
+impl BlockDevice for TrimmedAtOnce {
+    fn size_bytes(&self) -> u64 {
+        self.inner.size_bytes()
+    }
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<()> {
+        self.inner.read(offset, buffer)
+    }
+    fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
+        self.inner.write(offset, data)?;
+        let is_contents = data.len() >= 1 << 18 && data.iter().all(|byte| *byte == data[0]);
+        if let Some(mount) = self.mount.get().and_then(Weak::upgrade).filter(|_| is_contents) {
+            trim_now(&mount);
+            self.trims.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+    fn flush(&self) -> std::io::Result<()> {
+        self.inner.flush()
+    }
+    fn discard(&self, offset: u64, length: u64) -> std::io::Result<()> {
+        self.inner.discard(offset, length)
+    }
+}
+
+/// Contents are written before their blocks are allocated: the trim comes in between.
+#[test]
+fn blocks_that_are_being_written_stay() {
+    let device =
+        Arc::new(TrimmedAtOnce { inner: Noting::new(96 << 20), mount: OnceLock::new(), trims: AtomicUsize::new(0) });
+    let fs = Volume::open(device.clone(), MountOptions::default()).unwrap();
+    device.mount.set(Arc::downgrade(fs.mount())).unwrap();
+    let file = fs.create(fs.root(), b"file", &NewFile::file(0o644), &Caller::root()).unwrap().inode;
+    fs.write_at(file, 0, &vec![7; MIB as usize]).unwrap();
+    fs.sync().unwrap();
+    assert!(device.trims.load(Ordering::Relaxed) > 0);
+    let mut found = vec![0; MIB as usize];
+    fs.read_at(file, 0, &mut found).unwrap();
+    assert!(found == vec![7; MIB as usize]);
+    fs.unmount().unwrap();
 }
 
 /// Other threads write, remove and sync while one trims: nothing that they write is lost.
