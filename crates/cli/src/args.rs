@@ -1,5 +1,6 @@
 //! The arguments.
 
+mod admin;
 mod bench;
 mod contents;
 mod examples;
@@ -8,6 +9,7 @@ mod mkfs;
 mod source;
 mod xattr;
 
+pub use admin::{AdminCommand, GrowArgs, InfoArgs, LabelArgs, NewSize, TrimArgs, UuidArgs, UuidChange};
 pub use bench::BenchArgs;
 pub use contents::{CatArgs, CloneArgs, CpArgs, DfArgs, DuArgs, ExportArgs, WriteArgs};
 pub use list::{FindArgs, LsArgs, SizeTest, StatArgs, with_two_dashes};
@@ -69,7 +71,10 @@ pub enum Command {
     /// Show what an image is, or one that is mounted: label, features, sizes, free space, state of the journal; of a disk
     /// with partitions or LVM2, what there is on it
     #[command(after_help = examples::with(LIVE_NOTES, examples::INFO))]
-    Info(ReadArgs),
+    Info(InfoArgs),
+    /// Grow an image, change its label or UUID, give its free space back to the host
+    #[command(subcommand)]
+    Admin(AdminCommand),
     /// Verify a whole image without changing it
     #[command(after_help = examples::with(CHECK_EXIT_CODES, examples::CHECK))]
     Check(CheckArgs),
@@ -261,6 +266,9 @@ Options for -o:
                       where the scheduler puts the threads
   writeback, nowriteback   what programs write waits in the kernel's cache (the default), or each
                       write reports what became of it: docs/mounting.md has what it costs
+  discard, nodiscard  give what is freed back to the host, when it is durable: at each commit, at
+                      syncs and at the unmount; or not (the default). 'xfskit admin trim' on the
+                      mount point gives back all that is free
   larp=always|never   whether updates of attributes that take several transactions are logged by
                       intents, so that recovery finishes them (never); remount changes it
   attrpath=fast|general|intents    how attributes are updated, for comparison: as fast as possible;
@@ -434,6 +442,9 @@ pub struct RmArgs {
     /// Ignore paths that do not exist
     #[arg(short, long)]
     pub force: bool,
+    /// Give the space that becomes free back to the host: the image file takes less then
+    #[arg(long)]
+    pub discard: bool,
 }
 
 /// Arguments of `chmod`.

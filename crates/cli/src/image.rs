@@ -137,6 +137,17 @@ fn open_to_look_with(path: &Path, warnings: Warnings) -> Result<(Arc<dyn BlockDe
     Ok((rescued.device, rescued.losses))
 }
 
+/// The superblock of an image as it is on the device, before its journal is replayed.
+///
+/// # Errors
+/// As a superblock, and of a file in another known format.
+pub fn superblock_of(path: &Path, device: &dyn BlockDevice) -> Result<Superblock> {
+    let mut sector = vec![0; device.size_bytes().min(MAX_SECTOR_BYTES) as usize];
+    device.read(0, &mut sector).with_context(|| path.display().to_string())?;
+    let superblock = Superblock::decode(&sector).map_err(|error| named(path, device, Error::from(error).into()));
+    superblock.with_context(|| path.display().to_string())
+}
+
 /// Warns that data may be wrong if another program changes it while it is read.
 fn warn_of_holders(path: &Path, holders: &[Holder]) {
     if !holders.is_empty() {
@@ -188,7 +199,18 @@ fn tell_of_recovery(image: &Path, filesystem: &Volume) {
 /// # Errors
 /// As opening; those of `action`; those of closing.
 pub fn edit<T>(args: &ImageArgs, action: impl Fn(&Volume) -> Result<T>) -> Result<T> {
-    edit_after(args, |filesystem| action(filesystem).map(drop), &action)
+    edit_with(args, options_to_write(), action)
+}
+
+/// As [`edit`], with other options than [`options_to_write`].
+///
+/// # Errors
+/// As [`edit`].
+pub fn edit_with<T>(args: &ImageArgs, options: MountOptions, action: impl Fn(&Volume) -> Result<T>) -> Result<T> {
+    interrupt::watch()?;
+    rehearse(args, |filesystem| action(filesystem).map(drop))?;
+    let filesystem = open(&args.image, args.logdev.as_deref(), options)?;
+    run_and_close(args, filesystem, &action)
 }
 
 /// As [`edit`], for an action that is too expensive to be run twice: `look` checks whether it can be done.
@@ -203,6 +225,10 @@ pub fn edit_after<T>(
     interrupt::watch()?;
     rehearse(args, look)?;
     let filesystem = open(&args.image, args.logdev.as_deref(), options_to_write())?;
+    run_and_close(args, filesystem, action)
+}
+
+fn run_and_close<T>(args: &ImageArgs, filesystem: Volume, action: impl FnOnce(&Volume) -> Result<T>) -> Result<T> {
     let result = action(&filesystem);
     let closed = filesystem.unmount();
     let result = result?;

@@ -18,7 +18,9 @@ use std::path::{Path, PathBuf};
 use xfskit::ondisk::features::Incompat;
 use xfskit::ondisk::{Corruption, RawSuperblock, crc32c};
 use xfskit::volume;
-use xfskit_fuse::{MountEntry, PARENTS_XATTR, PATHS_XATTR, SUPERBLOCK_XATTR, inode_at, mount_around, mount_of_root};
+use xfskit_fuse::{
+    MountEntry, PARENTS_XATTR, PATHS_XATTR, SUPERBLOCK_XATTR, inode_at, mount_around, mount_of_root, set_label, trim,
+};
 use zerocopy::FromBytes;
 
 /// The most bytes that an attribute may have.
@@ -72,6 +74,22 @@ impl LiveMount {
     /// The file with an inode number.
     pub fn inode(&self, number: u64) -> LiveFile {
         LiveFile { path: self.root.clone(), number: Some(number), place: self.root.clone() }
+    }
+
+    /// Sets the label.
+    ///
+    /// # Errors
+    /// Those of the server.
+    pub fn set_label(&self, label: &[u8]) -> Result<()> {
+        set_label(&self.root, label).with_context(|| self.root.display().to_string())
+    }
+
+    /// Gives all free space back to the host; returns how many bytes that were.
+    ///
+    /// # Errors
+    /// Those of the server.
+    pub fn trim(&self) -> Result<u64> {
+        trim(&self.root).with_context(|| self.root.display().to_string())
     }
 
     /// The superblock, with the counts of now.

@@ -104,6 +104,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Mount(args) => commands::mount::run(&args),
         Command::Umount(args) => commands::umount::run(&args.mount_point),
         Command::Info(args) => commands::info::run(&args, json),
+        Command::Admin(command) => commands::admin::run(&command, json),
         Command::Check(args) => commands::check::run(&args, json),
         Command::Ls(args) => commands::ls::ls(&args, json),
         Command::Tree(args) => commands::list::tree(&args, json),

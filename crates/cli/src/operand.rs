@@ -13,7 +13,7 @@
 //! that names another part of one of them uses the same open disk: `cp disk#1:/a disk#2:/`. Parts that overlap are not
 //! shared if one of them is written: the second is then refused by the lock.
 
-use crate::image::retry_while;
+use crate::image::{open_device, retry_while};
 use crate::mounted::explain_open;
 use crate::network;
 use anyhow::{Context, Error, Result};
@@ -21,7 +21,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use xfskit::device::{Access, BlockDevice, Holder, OpenError, share_storage};
+use xfskit::device::{Access, BlockDevice, FileDevice, Holder, OpenError, share_storage};
 use xfskit_disk::{Chosen, Container, DiskError, Disks, Operand, Part, Unnamed};
 
 /// An open part of a disk.
@@ -75,6 +75,53 @@ pub fn open(operand: &Path, access: Access, unnamed: Unnamed) -> Result<Opened> 
         open.push(Arc::downgrade(&shared));
     }
     Ok(take(&shared, &decoded, chosen, access)?.expect("nothing of a disk that was just opened is in use"))
+}
+
+/// What is about to grow.
+pub enum Growing {
+    /// A file or a block device as it is; a file can be made longer.
+    File(FileDevice),
+    /// A part of a disk, a virtual disk, or an export.
+    Part(GrowingPart),
+}
+
+/// A part of a disk that is about to grow.
+pub struct GrowingPart {
+    disks: Disks,
+    /// The part as a device, in its size of now.
+    pub device: Arc<dyn BlockDevice>,
+    part: Part,
+    /// The bytes that the part can have where it is.
+    pub most_bytes: u64,
+}
+
+impl GrowingPart {
+    /// Makes a partition larger, durably. The device of before keeps its size.
+    ///
+    /// # Errors
+    /// As [`Disks::grow`].
+    pub fn grow(self, size_bytes: u64) -> Result<(), DiskError> {
+        self.disks.grow(&self.part, size_bytes)
+    }
+}
+
+/// Opens what is to grow, with its lock.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_to_grow(operand: &Path) -> Result<Growing> {
+    if is_plain(operand)? {
+        return Ok(Growing::File(open_device(operand, Access::Write)?));
+    }
+    let disks = open_disks(&decode(operand)?, Access::Write)?;
+    let chosen = disks.find(&decode(operand)?.part, Unnamed::OnlyXfs)?;
+    let (device, part) = (chosen.device, chosen.part);
+    // What cannot grow keeps its size.
+    let most_bytes = match part {
+        Part::Partition(_) => disks.most_bytes(&part)?,
+        _ => device.size_bytes(),
+    };
+    Ok(Growing::Part(GrowingPart { disks, device, part, most_bytes }))
 }
 
 /// Opens all that an operand names, to show it.

@@ -1,5 +1,5 @@
-//! Runs the examples in README.md, docs/transfer.md, docs/builders.md and `--help`, and compares the output in the
-//! README with the real one.
+//! Runs the examples in README.md, docs/transfer.md, docs/builders.md, docs/admin.md and `--help`, and compares the
+//! output in the README with the real one.
 
 mod common;
 
@@ -103,6 +103,17 @@ fn without_indentation(code: &str) -> Vec<String> {
 }
 
 #[test]
+fn the_session_about_administration_runs() {
+    let page = read("docs/admin.md");
+    let scratch = scratch();
+    session(blocks(&page, "console")[0], &scratch);
+    if let Some(reference) = reference() {
+        reference.repair_finds_nothing(&scratch.file("disk.img"));
+        reference.repair_finds_nothing(&scratch.file("copy.img"));
+    }
+}
+
+#[test]
 fn the_examples_about_trees_run() {
     let page = read("docs/transfer.md");
     let examples = blocks(&page, "sh");
@@ -135,7 +146,7 @@ fn the_examples_for_builders_run() {
     }
 }
 
-/// The commands, and those of `xattr` and `log`, as they are given.
+/// The commands, and those of `xattr`, `log` and `admin`, as they are given.
 fn commands() -> Vec<String> {
     let listed = |command: &str| {
         let output = Command::new(env!("CARGO_BIN_EXE_xfskit")).args(command.split_whitespace()).output().unwrap();
@@ -145,7 +156,7 @@ fn commands() -> Vec<String> {
         names.map(|line| line.split_whitespace().next().unwrap().to_owned()).collect::<Vec<_>>()
     };
     let (groups, mut found): (Vec<_>, Vec<_>) =
-        listed("--help").into_iter().partition(|name| name == "xattr" || name == "log");
+        listed("--help").into_iter().partition(|name| ["xattr", "log", "admin"].contains(&name.as_str()));
     for group in groups {
         found.extend(listed(&format!("{group} --help")).into_iter().map(|name| format!("{group} {name}")));
     }
@@ -174,5 +185,5 @@ fn the_examples_of_help_run() {
         bash(&format!("set -o pipefail\n{examples}"), &scratch);
         run.push(command);
     }
-    assert!(run.len() >= 16, "{run:?}");
+    assert!(run.len() >= 20, "{run:?}");
 }

@@ -227,6 +227,7 @@ fn only_commands_that_look_may_look_past_the_journal() {
     let writing =
         ["mkdir", "mknod", "touch", "ln", "mv", "rm", "write", "clone", "chmod", "chown", "mkfs", "log print"];
     let writing = writing.into_iter().chain(["xattr set", "xattr rm", "xattr restore", "log replay"]);
+    let writing = writing.chain(["admin grow", "admin label", "admin uuid", "admin trim"]);
     for (command, is_offered) in looking.map(|name| (name, true)).chain(writing.map(|name| (name, false))) {
         assert_eq!(ok(&format!("{command} --help"), &image).contains("norecovery"), is_offered, "{command}");
     }

@@ -199,6 +199,23 @@ impl FileDevice {
         device
     }
 
+    /// Makes the file longer; what it gets reads as zeros and takes no space of the host yet.
+    ///
+    /// # Errors
+    /// Those of the system; `Unsupported` for a block device, whose size is what it is.
+    ///
+    /// # Panics
+    /// If the file is longer than that.
+    pub fn extend(&mut self, size_bytes: u64) -> io::Result<()> {
+        assert!(size_bytes >= self.size_bytes, "a file is only made longer");
+        if self.file.metadata()?.file_type().is_block_device() {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "a block device cannot be made longer"));
+        }
+        self.file.set_len(size_bytes)?;
+        self.size_bytes = size_bytes;
+        Ok(())
+    }
+
     /// Makes the file `size_bytes` zeros. If the host cannot have a file of that size, the contents stay as they are.
     ///
     /// # Errors

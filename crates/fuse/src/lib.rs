@@ -51,6 +51,6 @@ pub use mounting::Mounting;
 pub use options::{KernelOption, Options, WriteCache, features};
 pub use session::{MountError, Served, Serving, Session, Unmounted, Unmounter, serve, unmount};
 pub use virtual_xattrs::{
-    LARP_XATTR, PARENTS_XATTR, PATHS_XATTR, STATS_XATTR, SUPERBLOCK_XATTR, inode_at, make_durable,
+    LARP_XATTR, PARENTS_XATTR, PATHS_XATTR, STATS_XATTR, SUPERBLOCK_XATTR, inode_at, make_durable, set_label, trim,
 };
 pub use xfskit_fuse_session as protocol;

@@ -27,7 +27,7 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::Path;
 use xfskit::ondisk::{InodeNumber, crc32c};
-use xfskit::volume::{AttrLogging, Error, LastLink, Result, Volume};
+use xfskit::volume::{AttrLogging, Error, LastLink, Result, TrimBy, Volume};
 use xfskit_fuse_session as fuse;
 use zerocopy::IntoBytes;
 
@@ -127,20 +127,31 @@ pub(crate) fn get(server: &Server, fs: &Volume, number: InodeNumber, name: &[u8]
     })
 }
 
-/// The question that is no path, for it begins with a zero byte: it makes everything durable.
+/// The questions that are no paths, for they begin with a zero byte. This one makes everything durable.
 const MAKE_DURABLE: &[u8] = b"\0sync";
+/// This one gives all free space back to the host; the answer is the number of bytes.
+const TRIM: &[u8] = b"\0trim";
+/// This one sets the label, which follows.
+const SET_LABEL: &[u8] = b"\0label=";
 
 /// Answers a question by its ioctl: the number of the inode at a path from the root of the image. A symbolic link at
-/// the end is not followed, as [`LastLink::Keep`] has it. [`MAKE_DURABLE`] is answered when everything is.
+/// the end is not followed, as [`LastLink::Keep`] has it. [`MAKE_DURABLE`], [`TRIM`] and [`SET_LABEL`] are answered
+/// when that is done.
 ///
 /// # Errors
-/// `NotPermitted`; those of [`Volume::resolve`] and [`Volume::sync`].
+/// `NotPermitted`; those of [`Volume::resolve`], [`Volume::sync`], [`Volume::trim`] and [`Volume::set_label`].
 pub(crate) fn answer(fs: &Volume, path: &[u8], uid: u32) -> Result<Vec<u8>> {
     if !is_owner(uid) {
         return Err(Error::NotPermitted);
     }
     if path == MAKE_DURABLE {
         return fs.sync().map(|()| vec![0; 8]);
+    }
+    if path == TRIM {
+        return Ok(fs.trim(0, TrimBy::Discard)?.bytes.to_ne_bytes().to_vec());
+    }
+    if let Some(label) = path.strip_prefix(SET_LABEL) {
+        return fs.set_label(label).map(|()| vec![0; 8]);
     }
     Ok(fs.resolve(path, LastLink::Keep)?.inode.0.to_ne_bytes().to_vec())
 }
@@ -161,6 +172,24 @@ pub fn inode_at(root: &Path, path: &[u8]) -> std::io::Result<u64> {
 /// As [`inode_at`]; those of making it durable.
 pub fn make_durable(root: &Path) -> std::io::Result<()> {
     fuse::ask(File::open(root)?.as_fd(), MAKE_DURABLE)?;
+    Ok(())
+}
+
+/// Has the server of a mount, whose root is `root`, give all free space back to the host. Returns how many bytes that
+/// were.
+///
+/// # Errors
+/// As [`inode_at`]; those of [`Volume::trim`].
+pub fn trim(root: &Path) -> std::io::Result<u64> {
+    Ok(u64::from_ne_bytes(fuse::ask(File::open(root)?.as_fd(), TRIM)?))
+}
+
+/// Has the server of a mount, whose root is `root`, set the label of its image.
+///
+/// # Errors
+/// As [`inode_at`]; those of [`Volume::set_label`].
+pub fn set_label(root: &Path, label: &[u8]) -> std::io::Result<()> {
+    fuse::ask(File::open(root)?.as_fd(), &[SET_LABEL, label].concat())?;
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use xfskit_ondisk::SuperblockError;
+use xfskit_ondisk::new_ag::NoRoom;
 
 /// Why an image cannot be made. Every message names the option that a person can change.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +48,12 @@ pub enum MakeError {
     /// A read or write failed.
     #[error("cannot write the image: {0}")]
     Io(#[from] io::Error),
+}
+
+impl From<NoRoom> for MakeError {
+    fn from(error: NoRoom) -> Self {
+        Self::Size(error.to_string())
+    }
 }
 
 impl MakeError {

@@ -18,11 +18,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod ag;
 mod ag_layout;
 mod error;
 mod existing;
-mod free_space;
 mod log;
 mod log_size;
 mod make;

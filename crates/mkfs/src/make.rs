@@ -2,8 +2,6 @@
 //! that could be taken for an image.
 
 use crate::MakeError;
-use crate::ag::{Ag, Inodes};
-use crate::free_space::{AgSpace, Run};
 use crate::log::encode_clean_log;
 use crate::options::Options;
 use crate::plan::{Devices, FIRST_INODES, Plan, encode};
@@ -11,6 +9,7 @@ use crate::root::encode_first_inodes;
 use std::io;
 use xfskit_device::BlockDevice;
 use xfskit_ondisk::btree::rmap_owner;
+use xfskit_ondisk::new_ag::{FirstInodes, NewAg, Run};
 use xfskit_ondisk::{AgBlock, AgNumber, Geometry, INODES_PER_CHUNK, InodeNumber, Limits, Superblock, Timestamp};
 
 /// Bytes at both ends of the device that are cleared, since old signatures may lie there.
@@ -42,7 +41,8 @@ pub fn make(
     };
     let mut plan = Plan::new(options, devices)?;
     // Everything that can fail, except I/O, is done before the first write.
-    let ags: Vec<Ag> = (0..plan.geometry.ag_count).map(|ag| lay_out(&plan, AgNumber(ag))).collect::<Result<_, _>>()?;
+    let ags: Vec<NewAg> =
+        (0..plan.geometry.ag_count).map(|ag| lay_out(&plan, AgNumber(ag))).collect::<Result<_, _>>()?;
     count(&mut plan, &ags);
     let superblock = Superblock::decode(&encode(&plan.superblock))?;
     allocate(device, log_device, &plan, &ags)?;
@@ -94,7 +94,8 @@ pub fn set_aside(
     let (data_bytes, data_sector) = (device.size_bytes(), device.sector_bytes());
     let log_bytes = log_device.map(|device| device.size_bytes());
     let plan = Plan::new(options, Devices { data_bytes, data_sector, log_bytes })?;
-    let ags: Vec<Ag> = (0..plan.geometry.ag_count).map(|ag| lay_out(&plan, AgNumber(ag))).collect::<Result<_, _>>()?;
+    let ags: Vec<NewAg> =
+        (0..plan.geometry.ag_count).map(|ag| lay_out(&plan, AgNumber(ag))).collect::<Result<_, _>>()?;
     allocate(device, log_device, &plan, &ags)
 }
 
@@ -103,7 +104,7 @@ fn allocate(
     device: &dyn BlockDevice,
     log_device: Option<&dyn BlockDevice>,
     plan: &Plan,
-    ags: &[Ag],
+    ags: &[NewAg],
 ) -> Result<(), MakeError> {
     let geometry = &plan.geometry;
     let mut ranges: Vec<(&dyn BlockDevice, u64, u64)> = Vec::with_capacity(ags.len() + 2);
@@ -141,34 +142,22 @@ fn log_range<'a>(
 }
 
 /// Plans the layout of an AG, in mkfs.xfs's order: headers, roots, log, free list, first inodes.
-fn lay_out(plan: &Plan, number: AgNumber) -> Result<Ag, MakeError> {
+fn lay_out(plan: &Plan, number: AgNumber) -> Result<NewAg, MakeError> {
     let geometry = &plan.geometry;
-    let roots = &plan.roots;
-    let mut space = AgSpace::new(geometry.blocks_in_ag(number));
-    let mut take = |start: u32, count: u32, owner: u64| space.take(Run { start, count }, owner);
-    take(0, roots.bnobt, rmap_owner::FS)?;
-    take(roots.bnobt, 2, rmap_owner::AG)?;
-    take(roots.inobt, 1 + u32::from(roots.finobt.is_some()), rmap_owner::INOBT)?;
-    if let Some(root) = roots.rmapbt {
-        take(root, 1, rmap_owner::AG)?;
-    }
-    if let Some(root) = roots.refcountbt {
-        take(root, 1, rmap_owner::REFCOUNT)?;
-    }
-    if let Some((ag, start)) = plan.log.start
-        && ag == u64::from(number.0)
+    let mut ag = NewAg::empty(geometry, &plan.roots, number)?;
+    if let Some((log_ag, start)) = plan.log.start
+        && log_ag == u64::from(number.0)
     {
-        take(start as u32, plan.log.blocks as u32, rmap_owner::LOG)?;
+        ag.space.take(Run { start: start as u32, count: plan.log.blocks as u32 }, rmap_owner::LOG)?;
     }
-    let free_list = space.fill_free_list(free_list_blocks(geometry))?;
-    let mut inodes = Inodes::default();
+    ag.free_list = ag.space.fill_free_list(free_list_blocks(geometry))?;
     if number.0 == 0 {
         let block = first_inode_block(plan);
         let count = geometry.inodes_per_allocation();
-        space.take(Run { start: block, count: count / geometry.inodes_per_block() }, rmap_owner::INODES)?;
-        inodes = Inodes { first: geometry.first_inode_of_block(AgBlock(block)).0, count, used: FIRST_INODES };
+        ag.space.take(Run { start: block, count: count / geometry.inodes_per_block() }, rmap_owner::INODES)?;
+        ag.inodes = FirstInodes { first: geometry.first_inode_of_block(AgBlock(block)).0, count, used: FIRST_INODES };
     }
-    Ok(Ag { number, space, free_list, inodes })
+    Ok(ag)
 }
 
 /// Blocks that the free list needs while the trees of the AG have one level: each may be split and get a second level,
@@ -195,7 +184,7 @@ fn first_inode_block(plan: &Plan) -> u32 {
 }
 
 /// Sets the counters and the inode numbers of the superblock.
-fn count(plan: &mut Plan, ags: &[Ag]) {
+fn count(plan: &mut Plan, ags: &[NewAg]) {
     let free: u64 = ags.iter().map(|ag| u64::from(ag.space.free_blocks()) + ag.free_list.len() as u64).sum();
     let inodes: u64 = ags.iter().map(|ag| u64::from(ag.inodes.count)).sum();
     let first = ags.first().map_or(0, |ag| u64::from(ag.inodes.first));
@@ -207,7 +196,7 @@ fn count(plan: &mut Plan, ags: &[Ag]) {
     plan.superblock.rt_summary_inode.set(first + 2);
 }
 
-fn write_ag(device: &dyn BlockDevice, plan: &Plan, ag: &Ag, time: Timestamp) -> Result<(), MakeError> {
+fn write_ag(device: &dyn BlockDevice, plan: &Plan, ag: &NewAg, time: Timestamp) -> Result<(), MakeError> {
     let geometry = &plan.geometry;
     let mut headers = vec![0; geometry.ag_header_blocks() as usize * geometry.block_bytes()];
     let sector = geometry.sector_bytes();
@@ -215,8 +204,8 @@ fn write_ag(device: &dyn BlockDevice, plan: &Plan, ag: &Ag, time: Timestamp) -> 
     if ag.number.0 > 0 {
         headers[..sector].copy_from_slice(&encode(&plan.superblock));
     }
-    headers[sector..4 * sector].copy_from_slice(&ag.encode_headers(plan));
-    headers.extend(ag.encode_roots(plan));
+    headers[sector..4 * sector].copy_from_slice(&ag.encode_headers(geometry, &plan.roots));
+    headers.extend(ag.encode_roots(geometry, &plan.roots));
     device.write(geometry.address(ag.number, AgBlock(0)).bytes(), &headers)?;
     if ag.inodes.count > 0 {
         let first = InodeNumber(u64::from(ag.inodes.first));

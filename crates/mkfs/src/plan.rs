@@ -6,6 +6,7 @@ use crate::log_size::{Log, LogRoom};
 use crate::options::{Autofsck, LogLocation, Options};
 use crate::sizes::Sizes;
 use xfskit_ondisk::features::{Features2, Incompat, RoCompat, VersionFlags};
+use xfskit_ondisk::new_ag::TreeRoots;
 use xfskit_ondisk::superblock::{RawSuperblock, SUPERBLOCK_CRC_OFFSET, SUPERBLOCK_MAGIC};
 use xfskit_ondisk::{Geometry, INODES_PER_CHUNK, Superblock, set_checksum};
 use zerocopy::{FromZeros, IntoBytes};
@@ -20,37 +21,9 @@ pub(crate) struct Plan {
     /// The superblock, without its counters of free space.
     pub superblock: RawSuperblock,
     pub geometry: Geometry,
-    pub roots: Roots,
+    pub roots: TreeRoots,
     pub log: Log,
     pub autofsck: Option<Autofsck>,
-}
-
-/// The blocks of every AG that contain the roots of its trees, in the order of mkfs.xfs.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Roots {
-    pub bnobt: u32,
-    pub cntbt: u32,
-    pub inobt: u32,
-    pub finobt: Option<u32>,
-    pub rmapbt: Option<u32>,
-    pub refcountbt: Option<u32>,
-    /// The first block behind them.
-    pub end: u32,
-}
-
-impl Roots {
-    fn new(geometry: &Geometry) -> Self {
-        let mut end = geometry.ag_header_blocks();
-        let mut next = || {
-            end += 1;
-            end - 1
-        };
-        let (bnobt, cntbt, inobt) = (next(), next(), next());
-        let finobt = geometry.has_finobt().then(&mut next);
-        let rmapbt = geometry.has_rmap().then(&mut next);
-        let refcountbt = geometry.has_reflink().then(&mut next);
-        Self { bnobt, cntbt, inobt, finobt, rmapbt, refcountbt, end }
-    }
 }
 
 /// The devices for the image.
@@ -78,7 +51,7 @@ impl Plan {
         // The size of the log follows from the geometry, so the geometry is first computed with a provisional log.
         superblock.log_blocks.set(1 << 20 >> 10);
         let draft = geometry(&mut superblock)?;
-        let roots = Roots::new(&draft);
+        let roots = TreeRoots::new(&draft);
         let room = LogRoom {
             options,
             sizes: &sizes,

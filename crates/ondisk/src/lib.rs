@@ -25,6 +25,7 @@ pub mod limits;
 pub mod log_items;
 pub mod log_record;
 pub mod logged;
+pub mod new_ag;
 pub mod part_header;
 pub mod reservation;
 pub mod search;

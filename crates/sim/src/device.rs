@@ -1,5 +1,5 @@
 //! A device in memory whose history can be cut: sparse pages over a shared base, a record of every write and flush, and
-//! faults. A range that was never written holds stale bytes.
+//! faults. A range that was never written holds stale bytes, and one that was discarded others.
 //!
 //! ```text
 //! read ──▶ own pages (written here) ──▶ base (shared, never changed) ──▶ stale bytes
@@ -13,6 +13,9 @@ use crate::pages::{PAGE_BYTES, Pages, SECTOR_BYTES, page_of, write_pages};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 use xfskit_device::BlockDevice;
+
+/// What a discarded range contains.
+const DISCARDED: u8 = 0xd5;
 
 /// What goes wrong on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -226,6 +229,12 @@ impl BlockDevice for SimDevice {
         }
         self.store(&mut state, offset, data);
         Ok(())
+    }
+
+    /// Writes bytes that nobody wanted, in whole sectors: a device that is told that it need not keep a range may
+    /// return anything.
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.write(offset, &vec![DISCARDED; length as usize])
     }
 
     fn flush(&self) -> io::Result<()> {

@@ -155,6 +155,21 @@ impl Reference {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
+    /// Has this machine's kernel grow the filesystem that is mounted at `dir`, by xfs_growfs with `arguments`.
+    ///
+    /// # Panics
+    /// If xfs_growfs fails.
+    pub fn growfs(&self, dir: &Path, arguments: &[&str]) -> String {
+        // It looks for the mount in the mount table, which the tools in their own root do not see: so it runs in this
+        // one, with the libraries of its own.
+        let below = |path: &str| self.root.join(path);
+        let mut growfs = Command::new(below("lib64/ld-linux-x86-64.so.2"));
+        growfs.arg("--library-path").arg(below("usr/lib/x86_64-linux-gnu")).arg(below("usr/sbin/xfs_growfs"));
+        let output = growfs.args(arguments).arg(dir).output().expect("the loader of the reference tools");
+        assert!(output.status.success(), "xfs_growfs: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
     /// Boots the reference kernel with `image` as `/dev/ubda` and runs `script` in it as root. To leave a dirty log
     /// behind, the script exits with 99 without unmounting.
     ///

@@ -192,7 +192,7 @@ pub(crate) use error::ensure_on_disk;
 pub use ops::XattrChange;
 pub use paths::{
     AsPath, DirEntry, Error, File, FileOptions, FileType, Filesystem, Info, Metadata, Node, OpenOptions, Permissions,
-    ReadDir, RenameMode, Result, Times, Walk, WalkEntry,
+    ReadDir, RenameMode, Result, Times, Walk, WalkEntry, grow,
 };
 #[cfg(feature = "mkfs")]
 pub use paths::{MakeError, MkfsOptions, create, create_on};

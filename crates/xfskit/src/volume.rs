@@ -112,11 +112,11 @@ pub use crate::counters::{Counter, Counters};
 pub use crate::env::{Environment, SeededEnvironment, SystemEnvironment};
 pub use crate::error::caller::{Error, Result};
 pub use crate::journal::{HostSpace, LogState, RecoveryReport};
-pub use crate::mount::{AttrLogging, AttrPath, MountOptions};
+pub use crate::mount::{AttrLogging, AttrPath, Discard, MountOptions};
 pub use crate::ops::{
-    Caller, DirEntry, DirEntryRef, Fallocate, FileExtent, FileType, Flags, FsStat, InodeRef, LastLink, NewFile,
-    Permissions, ReadDir, RecoveredDevices, RenameFlags, Seek, SetAttr, SetMode, SetTime, Stat, Usage, Volume,
-    WholeFile, XattrChange, XattrOptions, split_path, xflags,
+    Caller, DirEntry, DirEntryRef, Fallocate, FileExtent, FileType, Flags, FsStat, Growth, InodeRef, LastLink, NewFile,
+    NewUuid, Permissions, ReadDir, RecoveredDevices, RenameFlags, Seek, SetAttr, SetMode, SetTime, Stat, TrimBy,
+    Trimmed, Usage, Volume, WholeFile, XattrChange, XattrOptions, split_path, xflags,
 };
 pub use xfskit_ondisk::{InodeNumber, Timestamp};
 

@@ -90,7 +90,31 @@ pub const INFO: &str = "\
 Examples:
   xfskit info disk.img
   xfskit --json info disk.img
-  xfskit info disk.img#whole";
+  xfskit info disk.img#whole
+  eval $(xfskit info --export disk.img) && echo $UUID $FSSIZE";
+
+pub const GROW: &str = "\
+Examples:
+  xfskit admin grow disk.img 1G
+  xfskit admin grow disk.img +200M
+  truncate -s 2G disk.img && xfskit admin grow disk.img";
+
+pub const LABEL: &str = "\
+Examples:
+  xfskit admin label disk.img data
+  xfskit admin label disk.img
+  xfskit admin label disk.img ''";
+
+pub const UUID: &str = "\
+Examples:
+  cp disk.img copy.img && xfskit admin uuid copy.img random
+  xfskit admin uuid disk.img
+  xfskit admin uuid copy.img restore";
+
+pub const TRIM: &str = "\
+Examples:
+  xfskit admin trim disk.img
+  xfskit admin trim --zero disk.img";
 
 pub const TOUCH: &str = "\
 Examples:

@@ -3,7 +3,7 @@
 
 mod disk;
 
-use crate::args::ReadArgs;
+use crate::args::{InfoArgs, ReadArgs};
 use crate::image::open_to_read;
 use crate::live::LiveMount;
 use crate::screen::{say, say_part};
@@ -28,8 +28,10 @@ fn look(args: &ReadArgs) -> Result<(RawSuperblock, &'static str)> {
 }
 
 /// Runs the command.
-pub fn run(args: &ReadArgs, as_json: bool) -> Result<()> {
-    let disks = disk::open(&args.image.image)?;
+pub fn run(args: &InfoArgs, as_json: bool) -> Result<()> {
+    let (args, as_variables) = (&args.read, args.export);
+    // Variables are those of one filesystem.
+    let disks = if as_variables { None } else { disk::open(&args.image.image)? };
     if let Some(disks) = disks.as_ref().filter(|disks| disks.holds_known_parts()) {
         return disk::print(disks, as_json);
     }
@@ -39,6 +41,10 @@ pub fn run(args: &ReadArgs, as_json: bool) -> Result<()> {
         (Err(_), Some(disks)) if disk::has_parts(disks) => return disk::print(disks, as_json),
         (found, _) => found?,
     };
+    if as_variables {
+        variables(&raw, log).iter().for_each(|(name, value)| say!("{name}={}", quoted(value)));
+        return Ok(());
+    }
     if as_json {
         say!("{:#}", to_json(&raw, log));
         return Ok(());
@@ -65,6 +71,42 @@ pub fn print_geometry(args: &ReadArgs) -> Result<()> {
 fn label(raw: &RawSuperblock) -> String {
     let end = raw.label.iter().position(|&byte| byte == 0).unwrap_or(raw.label.len());
     String::from_utf8_lossy(&raw.label[..end]).into_owned()
+}
+
+/// What blkid says of an image, by its names, and what it does not say.
+fn variables(raw: &RawSuperblock, log: &str) -> Vec<(&'static str, String)> {
+    let uuid = |bytes| uuid::Uuid::from_bytes(bytes).to_string();
+    let log_blocks = if raw.log_start.get() == 0 { 0 } else { u64::from(raw.log_blocks.get()) };
+    let (block, blocks) = (u64::from(raw.block_size.get()), raw.data_blocks.get());
+    let has_meta_uuid = Incompat::from_bits_truncate(raw.incompat.get()).contains(Incompat::META_UUID);
+    // blkid leaves out what an image does not have.
+    let label = Some(("LABEL", label(raw))).filter(|(_, label)| !label.is_empty());
+    let own = Some(("UUID", uuid(raw.uuid))).filter(|_| raw.uuid != [0; 16]);
+    let rest = [
+        ("FSSIZE", ((blocks - log_blocks) * block).to_string()),
+        ("FSLASTBLOCK", blocks.to_string()),
+        ("FSBLOCKSIZE", block.to_string()),
+        ("BLOCK_SIZE", raw.sector_size.to_string()),
+        ("TYPE", "xfs".into()),
+        ("USAGE", "filesystem".into()),
+        ("XFS_META_UUID", uuid(if has_meta_uuid { raw.meta_uuid } else { raw.uuid })),
+        ("XFS_SIZE", (blocks * block).to_string()),
+        ("XFS_FREE", (raw.free_blocks.get() * block).to_string()),
+        ("XFS_INODES", raw.inode_count.to_string()),
+        ("XFS_FREE_INODES", raw.free_inodes.to_string()),
+        ("XFS_INODE_SIZE", raw.inode_size.to_string()),
+        ("XFS_AG_COUNT", raw.ag_count.to_string()),
+        ("XFS_AG_BLOCKS", raw.ag_blocks.to_string()),
+        ("XFS_JOURNAL", log.into()),
+        ("XFS_JOURNAL_PLACE", if raw.log_start.get() == 0 { "external" } else { "internal" }.into()),
+    ];
+    label.into_iter().chain(own).chain(rest).collect()
+}
+
+/// A value as a shell reads it back.
+fn quoted(value: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte);
+    if value.bytes().all(is_plain) { value.into() } else { format!("'{}'", value.replace('\'', r"'\''")) }
 }
 
 fn to_json(raw: &RawSuperblock, log: &str) -> Value {

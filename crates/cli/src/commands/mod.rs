@@ -1,5 +1,6 @@
 //! One file for each group of commands.
 
+pub mod admin;
 pub mod bench;
 pub mod check;
 pub mod contents;

@@ -3,13 +3,13 @@
 use super::list::is_dir;
 use crate::args::{LnArgs, MvArgs, RmArgs};
 use crate::exit::for_each;
-use crate::image::{check_last_name, edit, find, find_dir_place, find_place, shown};
+use crate::image::{check_last_name, edit, edit_with, find, find_dir_place, find_place, options_to_write, shown};
 use crate::interrupt;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{Caller, Error, LastLink, RenameFlags, Stat, Volume};
+use xfskit::volume::{Caller, Discard, Error, LastLink, MountOptions, RenameFlags, Stat, Volume};
 use xfskit_transfer::{ImageWalk, WalkEvent};
 
 /// Runs `ln`.
@@ -95,7 +95,11 @@ pub fn mv(args: &MvArgs) -> Result<()> {
 /// Runs `rm`.
 pub fn rm(args: &RmArgs) -> Result<()> {
     args.paths.paths.iter().try_for_each(|path| check_last_name(path))?;
-    edit(&args.paths.image, |filesystem| for_each(&args.paths.paths, |path| remove(filesystem, path, args)))
+    let discard = if args.discard { Discard::Freed } else { Discard::Nothing };
+    let options = MountOptions { discard, ..options_to_write() };
+    edit_with(&args.paths.image, options, |filesystem| {
+        for_each(&args.paths.paths, |path| remove(filesystem, path, args))
+    })
 }
 
 fn remove(filesystem: &Volume, path: &OsStr, args: &RmArgs) -> Result<()> {

@@ -34,6 +34,8 @@ pub struct LogHead {
     /// Record size of its writer. The kernel assumes one size for all records that it reads together, so the next
     /// writer must keep it.
     pub record_bytes: u32,
+    /// Whose record it is.
+    pub owner: RecordOwner,
     /// Blocks behind it that were written later, and are no whole record: writes that were in flight when the power
     /// failed, or damage.
     pub torn_blocks: u32,
@@ -45,6 +47,24 @@ impl LogHead {
         u64::from(self.torn_blocks) * BASIC_BLOCK_BYTES as u64
     }
 }
+
+/// To which filesystem a record belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordOwner {
+    /// To the one whose UUID it carries.
+    Own,
+    /// To any: it carries a UUID of zeros, as the record before a change of the UUID does. The records before it may
+    /// carry another UUID than those behind it; it was flushed before the first of those was written, and those before
+    /// it were durable. Of a filesystem whose UUID is zeros, all records are so.
+    Any,
+}
+
+/// The UUID that a record must carry, as [`verify_header`] asks for it: the filesystem's, unless it belongs to any.
+fn uuid_for<'a>(header: &RecordHeader, uuid: &'a [u8; 16]) -> &'a [u8; 16] {
+    if header.uuid == NO_UUID { &NO_UUID } else { uuid }
+}
+
+const NO_UUID: [u8; 16] = [0; 16];
 
 /// Whether the log is clean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,8 +139,10 @@ fn finish(place: &LogArea, uuid: &[u8; 16], window: &Window<'_>, newest: usize) 
     let blocks = record_blocks(&header);
     let lsn = window.lsn(newest);
     let record_bytes = header.size.get().clamp(HEADER_COVERS_BYTES as u32, MAX_RECORD_BYTES as u32);
+    let owner = if header.uuid == NO_UUID { RecordOwner::Any } else { RecordOwner::Own };
     let torn_blocks = window.written_behind(newest + blocks as usize);
-    let head = LogHead { next: place.after(lsn, blocks), last_record_block: lsn.block(), record_bytes, torn_blocks };
+    let next = place.after(lsn, blocks);
+    let head = LogHead { next, last_record_block: lsn.block(), record_bytes, owner, torn_blocks };
     // Only a crafted log uses all cycle numbers. 0 is the cycle of sectors that were never written.
     ensure_on_disk!(head.next.cycle() != 0, "log", "cycle numbers are not used up", "the last is {:#x}", lsn.cycle());
     let record = window.record(newest, blocks);
@@ -129,6 +151,7 @@ fn finish(place: &LogArea, uuid: &[u8; 16], window: &Window<'_>, newest: usize) 
     if is_unmount && header.operations.get() == 1 {
         return Ok((head, LogState::Clean));
     }
+    ensure_on_disk!(header.uuid == *uuid, "log record header", "uuid of this filesystem", "zeros");
     let tail = find_tail(place, uuid, head.next, Lsn(header.tail_lsn.get()))?;
     Ok((head, LogState::Dirty { tail }))
 }
@@ -202,9 +225,13 @@ impl<'p> Window<'p> {
         let mut headers: Vec<usize> = (0..end).filter(|&index| self.is_header(index)).collect();
         let marked = headers.iter().rposition(|&index| self.is_stale_mark(index)).map_or(0, |last| last + 1);
         headers.drain(..marked);
+        // What is before a whole record of any filesystem may carry another UUID, and was not in flight.
+        let of_any = headers.iter().rposition(|&index| self.is_whole_of_any(index, uuid));
+        headers.drain(..of_any.unwrap_or(0));
         while let Some(&newest) = headers.last() {
             let header = self.header(newest);
-            verify_header(&header, uuid, log_bytes).map_err(|e| e.at(self.place.address(self.lsn(newest).block())))?;
+            verify_header(&header, uuid_for(&header, uuid), log_bytes)
+                .map_err(|e| e.at(self.place.address(self.lsn(newest).block())))?;
             if newest + record_blocks(&header) as usize == end {
                 break;
             }
@@ -230,11 +257,19 @@ impl<'p> Window<'p> {
         (index..self.blocks()).filter(is_written).count() as u32
     }
 
+    /// Whether a whole unmount record that belongs to any filesystem starts at `index`.
+    fn is_whole_of_any(&self, index: usize, uuid: &[u8; 16]) -> bool {
+        let header = self.header(index);
+        let blocks = || record_blocks(&header) as usize;
+        header.uuid == NO_UUID && header.operations.get() == 1 && self.is_whole(index, index + blocks(), uuid)
+    }
+
     /// Whether the record that starts at `index` fills the place up to `end` and has the right checksum.
     fn is_whole(&self, index: usize, end: usize, uuid: &[u8; 16]) -> bool {
         let log_bytes = u64::from(self.place.basic_blocks) * BASIC_BLOCK_BYTES as u64;
         let header = self.header(index);
-        if verify_header(&header, uuid, log_bytes).is_err() || index + record_blocks(&header) as usize != end {
+        let is_ours = verify_header(&header, uuid_for(&header, uuid), log_bytes).is_ok();
+        if !is_ours || index + record_blocks(&header) as usize != end || end > self.blocks() {
             return false;
         }
         // mkfs.xfs and xfs_repair leave the checksum of their unmount record at zero.

@@ -44,7 +44,7 @@ pub use area::{HostSpace, LogArea};
 pub use copies::{RegionEnds, Regions};
 pub use data_device::FlushPoint;
 pub use grant::Grant;
-pub use head::{LogHead, LogState, find_head};
+pub use head::{LogHead, LogState, RecordOwner, find_head};
 pub use records::{Operation, Record, RecordReader};
 pub use replay::{ItemOutcome, RecoveredIntent, RecoveryReport};
 pub use shard::Batch;
@@ -512,8 +512,33 @@ impl Journal {
     /// # Errors
     /// `Io`.
     pub fn write_unmount(&self) -> Result<()> {
+        self.write_unmount_with(None)
+    }
+
+    /// As [`Self::write_unmount`], for a filesystem whose UUID is about to change: the record belongs to the filesystem
+    /// with either.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn write_unmount_of_any(&self) -> Result<()> {
+        self.write_unmount_with(Some([0; 16]))
+    }
+
+    /// As [`Self::write_unmount`], for a filesystem that has another UUID now.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn write_unmount_as(&self, uuid: [u8; 16]) -> Result<()> {
+        self.write_unmount_with(Some(uuid))
+    }
+
+    /// Writes an unmount record, with a UUID if it is another than that of the records before it.
+    fn write_unmount_with(&self, uuid: Option<[u8; 16]>) -> Result<()> {
         let mut writer = self.writer.take();
         self.check()?;
+        if let Some(uuid) = uuid {
+            writer.set_uuid(uuid);
+        }
         let written = writer.write_unmount()?;
         self.counters.log_bytes.add(written.bytes);
         self.counters.log_records.add(written.records);

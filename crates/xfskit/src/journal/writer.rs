@@ -113,6 +113,11 @@ impl LogWriter {
         Ok(self.written)
     }
 
+    /// Records carry this UUID from here on.
+    pub(super) fn set_uuid(&mut self, uuid: [u8; 16]) {
+        self.uuid = uuid;
+    }
+
     /// Writes an unmount record: the log contains nothing that recovery needs.
     pub(super) fn write_unmount(&mut self) -> Result<Written> {
         self.tail = self.head;

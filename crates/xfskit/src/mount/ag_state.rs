@@ -24,6 +24,7 @@ pub struct AgState {
     /// Transactions that hold the AGF and look for space in other AGs.
     waiting_holders: AtomicU32,
     busy: Mutex<Busy>,
+    discards: Mutex<Discards>,
     /// Free blocks that are kept for a file that is being written.
     pub(crate) windows: Windows,
 }
@@ -43,6 +44,23 @@ impl Busy {
     }
 }
 
+/// Extents that were freed and are to be given back to the host.
+#[derive(Debug)]
+enum Discards {
+    Extents(Vec<(AgBlock, u32)>),
+    /// So many that the free space of the whole AG is looked at instead.
+    WholeAg,
+}
+
+/// Extents to give back that are remembered one by one.
+const MAX_DISCARDS: usize = 1 << 14;
+
+impl Default for Discards {
+    fn default() -> Self {
+        Self::Extents(Vec::new())
+    }
+}
+
 impl Default for AgState {
     fn default() -> Self {
         Self {
@@ -51,6 +69,7 @@ impl Default for AgState {
             inobt_leaf: AtomicU64::new(UNKNOWN),
             waiting_holders: AtomicU32::new(0),
             busy: Mutex::default(),
+            discards: Mutex::default(),
             windows: Windows::default(),
         }
     }
@@ -69,6 +88,29 @@ impl AgState {
     /// An extent was freed by a transaction that becomes durable with checkpoint `seq`.
     pub fn extent_freed(&self, block: AgBlock, count: u32, seq: CheckpointSeq) {
         self.busy.lock().extents.push((block, count, seq));
+    }
+
+    /// An extent that was freed is to be given back to the host when that is durable.
+    pub(crate) fn note_discard(&self, block: AgBlock, count: u32) {
+        let mut discards = self.discards.lock();
+        if let Discards::Extents(extents) = &mut *discards {
+            match extents.last_mut() {
+                // Files are freed extent by extent, and often in their order.
+                Some((last, length)) if last.0 + *length == block.0 => *length += count,
+                _ => extents.push((block, count)),
+            }
+            if extents.len() > MAX_DISCARDS {
+                *discards = Discards::WholeAg;
+            }
+        }
+    }
+
+    /// Takes the extents that are to be given back, of an AG of `length` blocks.
+    pub(crate) fn take_discards(&self, length: u32) -> Vec<(AgBlock, u32)> {
+        match std::mem::take(&mut *self.discards.lock()) {
+            Discards::Extents(extents) => extents,
+            Discards::WholeAg => vec![(AgBlock(0), length)],
+        }
     }
 
     /// Everything up to checkpoint `seq` is durable.

@@ -20,7 +20,7 @@ pub(crate) use claim::{Claim, ClaimFor};
 pub use counts::{BlockPool, SpaceCounts};
 pub use inodes::InodeCache;
 pub use intent_ids::IntentIds;
-pub use options::{AttrLogging, AttrPath, MountOptions};
+pub use options::{AttrLogging, AttrPath, Discard, MountOptions};
 pub use superblock::SUPERBLOCK_KIND;
 
 use crate::buffer::BufferCache;
@@ -91,6 +91,8 @@ pub struct Mount {
     pub(crate) logs_attrs: AtomicBool,
     /// The superblock as it was read, and as it was announced since.
     pub(crate) superblock: Mutex<RawSuperblock>,
+    /// Held while the copies of the superblock are written, so that the last ones are those of the last change.
+    pub(crate) superblock_copies: Mutex<()>,
     /// The claims on the devices, until it is unmounted. A mount over devices that no other can have claims none.
     pub(crate) claims: Mutex<Vec<Claim>>,
 }

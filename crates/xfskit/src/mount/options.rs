@@ -26,8 +26,21 @@ pub struct MountOptions {
     pub host_space: HostSpace,
     /// Count how long transactions hold AG headers and inodes, for a model of contention.
     pub lock_times: bool,
+    /// Which free space is given back to the host without being asked.
+    pub discard: Discard,
     /// Places that are to fail, by their tags, each when it is passed for the nth time.
     pub error_tags: Vec<(&'static str, u32)>,
+}
+
+/// Which free space is given back to the host, by [`BlockDevice::discard`](xfskit_device::BlockDevice::discard),
+/// without being asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Discard {
+    /// None.
+    #[default]
+    Nothing,
+    /// What is freed: when a sync or the unmount has made that durable, and unless it is in use again.
+    Freed,
 }
 
 /// How attributes and parent pointers are updated. Users leave this as it is: the slower ways are for comparison.
@@ -94,6 +107,7 @@ impl Default for MountOptions {
             attr_logging: AttrLogging::Never,
             host_space: HostSpace::All,
             lock_times: false,
+            discard: Discard::Nothing,
             error_tags: Vec::new(),
         }
     }

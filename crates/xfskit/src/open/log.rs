@@ -6,10 +6,10 @@ use super::kinds::kind_of;
 use super::{MountOptions, check_device_size, read_superblock};
 use crate::error::{Error, Result};
 use crate::journal::replay::{DirtyLog, RecoveryReport, Replayed, ReplayedItem, clear_stale_sectors};
-use crate::journal::{LogArea, LogHead, LogState, find_head};
+use crate::journal::{LogArea, LogHead, LogState, RecordOwner, find_head};
 use std::sync::Arc;
 use xfskit_device::{BlockDevice, OverlayDevice};
-use xfskit_ondisk::{Corruption, DiskAddress, Geometry, Lsn, Superblock};
+use xfskit_ondisk::{Corruption, DiskAddress, Geometry, Lsn, RawSuperblock, Superblock};
 
 /// The log of an image that is only looked at.
 pub struct FoundLog {
@@ -37,6 +37,11 @@ impl FoundLog {
         let place = log_place(&device, log_device, &geometry)?;
         let (head, state) = find_head(&place, &geometry.uuid)?;
         Ok(Self { place, uuid: geometry.uuid, head, state, device, superblock })
+    }
+
+    /// The superblock of the filesystem, as it is on the device.
+    pub(crate) fn superblock(&self) -> &RawSuperblock {
+        self.superblock.raw()
     }
 
     /// Where it ends and whether it is clean.
@@ -106,8 +111,13 @@ pub(super) fn open_log(
         Ok(found) => found,
         Err(error) if options.read_only && options.no_recovery => {
             tracing::warn!(%error, "the log cannot be read");
-            let nothing =
-                LogHead { next: Lsn::new(1, 0), last_record_block: 0, record_bytes: 32 << 10, torn_blocks: 0 };
+            let nothing = LogHead {
+                next: Lsn::new(1, 0),
+                last_record_block: 0,
+                record_bytes: 32 << 10,
+                owner: RecordOwner::Own,
+                torn_blocks: 0,
+            };
             (nothing, LogState::Dirty { tail: Lsn(0) })
         }
         Err(error) => return Err(error),

@@ -6,6 +6,7 @@
 
 mod announce;
 mod close;
+mod copies;
 mod kinds;
 mod log;
 
@@ -17,13 +18,14 @@ use crate::error_tags::{BAD_SUMMARY, ErrorTags};
 use crate::incore::DirtyInodes;
 use crate::inode::WriteBackToDevice;
 use crate::journal::replay::Replayed;
-use crate::journal::{Journal, JournalOptions, LogState, RecoveryReport};
+use crate::journal::{Journal, JournalOptions, LogState, RecordOwner, RecoveryReport};
 use crate::mount::{
     AgState, AttrLogging, Claim, ClaimFor, InodeCache, IntentIds, Mount, MountOptions, SUPERBLOCK_KIND, SpaceCounts,
 };
 use crate::sync::Mutex;
 use crate::sync::atomic::AtomicBool;
 use crate::trans::reservation_of;
+pub use close::Identity;
 pub use log::FoundLog;
 use log::{LogEnd, OpenedLog, open_log};
 use std::sync::Arc;
@@ -40,6 +42,10 @@ pub(crate) enum Stage {
     Image,
     /// The recovered device, with the state of the log in the image and what was replayed.
     Recovered(LogState, Option<RecoveryReport>),
+    /// The device as it is, with a clean log, and the superblock that it is about to get: only growing sees the
+    /// filesystem so. Headers of AGs do not agree with it yet, so none is read; the counters are right after a clean
+    /// unmount.
+    Growing(Superblock),
 }
 
 impl Mount {
@@ -81,7 +87,11 @@ impl Mount {
         log_end: Option<LogEnd>,
         claims: Vec<Claim>,
     ) -> Result<Arc<Self>> {
-        let superblock = read_superblock(&*device)?;
+        let is_growing = matches!(stage, Stage::Growing(_));
+        let superblock = match &stage {
+            Stage::Growing(grown) => grown.clone(),
+            _ => read_superblock(&*device)?,
+        };
         options.read_only |= device.is_read_only();
         check_features(&superblock, &options)?;
         let log = open_log(&device, log_device, superblock, &options, log_end)?;
@@ -141,12 +151,20 @@ impl Mount {
             announces_attrs: AtomicBool::new(raw.version.get() & VersionFlags::ATTR.bits() != 0),
             logs_attrs: AtomicBool::new(options.attr_logging == AttrLogging::Always),
             superblock: Mutex::new(raw.clone()),
+            superblock_copies: Mutex::new(()),
             claims: Mutex::new(claims),
             device,
             geometry,
             options,
         });
         mount.journal.set_write_back(Arc::new(WriteBackToDevice::new(Arc::downgrade(&mount))));
+        if is_growing {
+            return Ok(mount);
+        }
+        if !mount.options.read_only && (recovered.is_some() || head.owner == RecordOwner::Any) {
+            // A change of the size, the label or the UUID may have been cut off before the copies were written.
+            mount.mend_superblock_copies()?;
+        }
         mount.begin(recovered, counters_are_right)?;
         Ok(mount)
     }
@@ -199,7 +217,7 @@ fn first_counts(raw: &RawSuperblock, geometry: &Geometry, limits: &Limits) -> (S
     (counts, on_disk == (inodes, free_inodes, free_blocks))
 }
 
-fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
+pub(crate) fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
     let mut sector = vec![0; (device.size_bytes().min(32 * 1024)) as usize];
     if sector.len() < BASIC_BLOCK_BYTES {
         return Err(SuperblockError::TooShort { bytes: sector.len() }.into());

@@ -15,6 +15,8 @@ mod create;
 mod fallocate;
 mod file_type;
 mod flags;
+mod grow;
+mod identity;
 mod inactive;
 mod info;
 mod link;
@@ -34,6 +36,7 @@ mod set_xattr;
 mod setattr;
 mod stat;
 mod times;
+mod trim;
 mod truncate;
 mod unlink;
 mod xattr;
@@ -42,6 +45,8 @@ pub use create::NewFile;
 pub use fallocate::Fallocate;
 pub use file_type::{FileType, Permissions};
 pub use flags::{Flags, xflags};
+pub use grow::Growth;
+pub use identity::NewUuid;
 pub use info::Usage;
 pub use make_files::WholeFile;
 pub use open::RecoveredDevices;
@@ -54,6 +59,7 @@ pub use seek::{FileExtent, Seek};
 pub use set_xattr::{SetMode, XattrChange, XattrOptions};
 pub use setattr::{SetAttr, SetTime};
 pub use stat::{FsStat, Stat};
+pub use trim::{TrimBy, Trimmed};
 pub use xattr::Namespace;
 
 use crate::error::{Error, Result, caller};
@@ -240,7 +246,7 @@ impl Volume {
     }
 
     /// Makes everything done so far durable. A file that cannot be written out is reported, and keeps nothing else from
-    /// it.
+    /// it. With [`Discard::Freed`](crate::volume::Discard::Freed) what was freed before goes back to the host.
     ///
     /// # Errors
     /// `Io`, `Shutdown`; `NoSpace`, `Corrupt` of a file that could not be written out and goes on waiting.
@@ -248,6 +254,10 @@ impl Volume {
         if self.mount.options.read_only {
             return Ok(());
         }
+        self.and_discard(|| self.sync_all())
+    }
+
+    fn sync_all(&self) -> caller::Result<()> {
         let waiting = self.write_out_all();
         // An inode that is refused again stays on the unlinked list, durably, and waits.
         let _ = self.free_waiting();
@@ -264,6 +274,11 @@ impl Volume {
     /// `Io`, `Shutdown`; `NoSpace`, `Corrupt` of a file whose contents could not be written out and are lost, or of an
     /// unlinked inode that could not be freed. All else is in the image, but for the last the log stays dirty.
     pub fn unmount(self) -> caller::Result<()> {
+        self.close_with(Mount::unmount)
+    }
+
+    /// As [`Self::unmount`]; `close` closes the log.
+    fn close_with(self, close: impl FnOnce(&Arc<Mount>) -> Result<()>) -> caller::Result<()> {
         // What cannot be written out is lost, and reported; the image is closed in good order all the same.
         let lost = self.write_out_all();
         if lost.is_err() {
@@ -280,7 +295,8 @@ impl Volume {
             self.mount.journal.flush_contents()?;
             return Ok(freed?);
         }
-        Ok(self.mount.unmount().and(lost)?)
+        self.discard_before_close()?;
+        Ok(close(&self.mount).and(lost)?)
     }
 
     /// An inode in use, locked and joined.

@@ -2,6 +2,7 @@
 //! freed meanwhile, and does one verb of [`crate::ops`] on them, as the superuser. The crate's page says how the calls
 //! behave.
 
+mod admin;
 mod as_path;
 mod attributes;
 mod contents;
@@ -18,6 +19,7 @@ mod read_dir;
 mod remove;
 mod walk;
 
+pub use admin::grow;
 pub use as_path::AsPath;
 pub use error::{Error, Result};
 pub use file::{File, FileOptions};

@@ -3,7 +3,7 @@
 use super::{Error, Filesystem, Result};
 use crate::env::{Environment, SystemEnvironment};
 use crate::journal::HostSpace;
-use crate::mount::{AttrLogging, MountOptions};
+use crate::mount::{AttrLogging, Discard, MountOptions};
 use crate::ops::Volume;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -75,6 +75,14 @@ impl OpenOptions {
     #[must_use]
     pub fn host_space(mut self, space: HostSpace) -> Self {
         self.mount.host_space = space;
+        self
+    }
+
+    /// Whether what is freed goes back to the host when that is durable: when a sync returns, and when the image is
+    /// closed.
+    #[must_use]
+    pub fn discard(mut self, discard: Discard) -> Self {
+        self.mount.discard = discard;
         self
     }
 

@@ -55,14 +55,14 @@ pub static AGFL_KIND: BufferKind = BufferKind {
     refine: None,
 };
 
-fn header<'a, T>(name: &'static str, bytes: &'a [u8]) -> Verdict<&'a T>
+pub(super) fn header<'a, T>(name: &'static str, bytes: &'a [u8]) -> Verdict<&'a T>
 where
     T: FromBytes + zerocopy::KnownLayout + zerocopy::Immutable + zerocopy::Unaligned,
 {
     T::ref_from_prefix(bytes).map(|(header, _)| header).map_err(|_| Corruption::new(name, "whole sector"))
 }
 
-fn ag_of(geometry: &Geometry, address: DiskAddress) -> AgNumber {
+pub(super) fn ag_of(geometry: &Geometry, address: DiskAddress) -> AgNumber {
     geometry.block_of_address(address).0
 }
 

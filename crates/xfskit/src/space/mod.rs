@@ -1,6 +1,7 @@
 //! Space: AG headers, free lists, free space, reverse mappings, reference counts, inode trees.
 //!
 //! ```text
+//! grow          new AGs, and the last one longer; trim: free space goes back to the host
 //! free          extents lose an owner, at once or in a link of their own         inodes  which inode, new chunks
 //!   └ unowned   those of which an intent alone says that they are free             │
 //!   └ refcount, cow   how often blocks are shared, which are staged for copy on write
@@ -32,6 +33,7 @@ mod damage_tests;
 mod free;
 mod free_list;
 mod free_space;
+pub mod grow;
 mod inode_trees;
 pub mod inodes;
 mod owner;
@@ -45,6 +47,7 @@ pub mod rmap_change;
 mod search;
 #[cfg(test)]
 mod tests;
+pub mod trim;
 pub mod unowned;
 #[cfg(test)]
 mod waiting_tests;

@@ -22,7 +22,7 @@ const NEIGHBOURS: usize = 16;
 const CANDIDATES: usize = 8;
 
 /// The same blocks in order, as runs that do not overlap.
-fn merged(mut extents: Vec<FreeExtent>) -> Vec<FreeExtent> {
+pub(super) fn merged(mut extents: Vec<FreeExtent>) -> Vec<FreeExtent> {
     extents.sort_unstable();
     extents.dedup_by(|next, last| {
         let joins = next.start.0 <= last.end();

@@ -12,7 +12,7 @@
 //! - Freed blocks, inodes and extents count when the link that frees them has committed, never before.
 
 use crate::item::CheckpointSeq;
-use crate::mount::Mount;
+use crate::mount::{Discard, Mount};
 use xfskit_ondisk::{AgBlock, AgNumber};
 
 #[derive(Clone, Copy, Debug)]
@@ -103,7 +103,11 @@ impl CountChanges {
             mount.space.count_inodes(std::mem::take(&mut self.inodes), std::mem::take(&mut self.free_inodes));
         }
         for freed in self.freed_extents.drain(..) {
-            mount.ags[freed.ag.0 as usize].extent_freed(freed.block, freed.count, seq);
+            let ag = &mount.ags[freed.ag.0 as usize];
+            ag.extent_freed(freed.block, freed.count, seq);
+            if mount.options.discard == Discard::Freed {
+                ag.note_discard(freed.block, freed.count);
+            }
         }
     }
 

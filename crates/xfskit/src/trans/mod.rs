@@ -99,6 +99,11 @@ impl<'m> Transaction<'m> {
         Self::build(mount, LockMode::Shared, Reservation::default(), None)
     }
 
+    /// A transaction that changes nothing, and takes exclusive locks as one that does.
+    pub(crate) fn holding(mount: &'m Arc<Mount>) -> Self {
+        Self::build(mount, LockMode::Exclusive, Reservation::default(), None)
+    }
+
     pub(crate) fn build(
         mount: &'m Arc<Mount>,
         mode: LockMode,

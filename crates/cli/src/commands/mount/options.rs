@@ -3,7 +3,7 @@
 use crate::exit::Usage;
 use crate::text::parse_size;
 use std::path::PathBuf;
-use xfskit::volume::{AttrLogging, AttrPath, MountOptions};
+use xfskit::volume::{AttrLogging, AttrPath, Discard, MountOptions};
 use xfskit_fuse::protocol::Placement;
 use xfskit_fuse::{KernelOption, Options, WriteCache};
 
@@ -149,13 +149,15 @@ pub fn parse_engine(lists: &[String]) -> Result<MountOptions, Usage> {
     Ok(engine)
 }
 
-const ENGINE: &str = "larp=always|never, attrpath=fast|general|intents, nofastpath, nowhiteout, noknownabsent, wsync \
-                      and errortag=NAME[:PASS]";
+const ENGINE: &str = "larp=always|never, attrpath=fast|general|intents, nofastpath, nowhiteout, noknownabsent, wsync, \
+                      discard, nodiscard and errortag=NAME[:PASS]";
 
 /// Applies an option of the engine. `false`: it is none.
 fn apply_to_engine(engine: &mut MountOptions, name: &str, value: Option<&str>) -> Result<bool, String> {
     match (name, value) {
         ("wsync", None) => engine.wsync = true,
+        ("discard", None) => engine.discard = Discard::Freed,
+        ("nodiscard", None) => engine.discard = Discard::Nothing,
         ("nofastpath", None) => engine.attr_path = AttrPath::General,
         ("nowhiteout", None) => engine.whiteouts = false,
         ("noknownabsent", None) => engine.known_absent = false,

@@ -1,15 +1,24 @@
-//! The space of one AG while the image is made: what is free, and who owns the rest.
+//! The space of one AG while it is made: what is free, and who owns the rest.
 //!
 //! Both lists become the records of the free space and rmap trees. On a new image each fits one block: at most four
 //! free extents (before the log, behind it, and around the first inodes) and nine owners.
 
-use crate::MakeError;
-use xfskit_ondisk::btree::rmap_owner;
+use crate::btree::rmap_owner;
+
+/// An AG is too small for what it is to contain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an AG has no room for its metadata (blocks {} to {})", .0.start, .0.end())]
+pub struct NoRoom(
+    /// The blocks that are not free.
+    pub Run,
+);
 
 /// A run of blocks of an AG.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Run {
+pub struct Run {
+    /// The first.
     pub start: u32,
+    /// How many.
     pub count: u32,
 }
 
@@ -21,7 +30,7 @@ impl Run {
 
 /// The space of an AG.
 #[derive(Debug, Default)]
-pub(crate) struct AgSpace {
+pub struct AgSpace {
     /// Free runs, by block.
     pub free: Vec<Run>,
     /// Used runs and their owners, by block.
@@ -30,34 +39,38 @@ pub(crate) struct AgSpace {
 
 impl AgSpace {
     /// An AG of `blocks` blocks, all free.
-    pub(crate) fn new(blocks: u32) -> Self {
+    pub fn new(blocks: u32) -> Self {
         Self { free: vec![Run { start: 0, count: blocks }], owned: Vec::new() }
     }
 
-    pub(crate) fn free_blocks(&self) -> u32 {
+    /// How many blocks are free.
+    pub fn free_blocks(&self) -> u32 {
         self.free.iter().map(|run| run.count).sum()
     }
 
-    pub(crate) fn longest(&self) -> u32 {
+    /// Blocks of the longest free run.
+    pub fn longest(&self) -> u32 {
         self.free.iter().map(|run| run.count).max().unwrap_or(0)
     }
 
     /// Free runs by size, then by block.
-    pub(crate) fn free_by_size(&self) -> Vec<Run> {
+    pub fn free_by_size(&self) -> Vec<Run> {
         let mut runs = self.free.clone();
         runs.sort_by_key(|run| (run.count, run.start));
         runs
     }
 
     /// Gives a run of free blocks to `owner`, as a record of its own.
-    pub(crate) fn take(&mut self, run: Run, owner: u64) -> Result<(), MakeError> {
+    ///
+    /// # Errors
+    /// [`NoRoom`] when they are not free.
+    pub fn take(&mut self, run: Run, owner: u64) -> Result<(), NoRoom> {
         if run.count == 0 {
             return Ok(());
         }
         let holder = self.free.iter().position(|free| free.start <= run.start && run.end() <= free.end());
         let Some(at) = holder else {
-            let why = format!("an AG has no room for its metadata (blocks {} to {})", run.start, run.end());
-            return Err(MakeError::Size(why));
+            return Err(NoRoom(run));
         };
         let free = self.free.remove(at);
         let rest = [
@@ -73,7 +86,10 @@ impl AgSpace {
     /// Takes blocks for the free list: the smallest run that has them all, or else the largest ones. Records of
     /// neighbours with the same owner are merged. An AG that the log fills almost completely, with fewer free blocks
     /// than `count`, keeps them free, and its list stays empty.
-    pub(crate) fn fill_free_list(&mut self, count: u32) -> Result<Vec<u32>, MakeError> {
+    ///
+    /// # Errors
+    /// As [`Self::take`].
+    pub fn fill_free_list(&mut self, count: u32) -> Result<Vec<u32>, NoRoom> {
         let mut list = Vec::new();
         if self.free_blocks() < count {
             return Ok(list);

@@ -1,0 +1,228 @@
+//! `xfskit admin`: what an image needs once it exists.
+
+use crate::args::{AdminCommand, GrowArgs, ImageArgs, LabelArgs, NewSize, ReadArgs, TrimArgs, UuidArgs, UuidChange};
+use crate::exit::Usage;
+use crate::image::{self, edit, edit_after, open_to_read, options_to_write, superblock_of};
+use crate::interrupt;
+use crate::live::LiveMount;
+use crate::operand::{self, Growing, GrowingPart, open_to_grow};
+use crate::screen::say;
+use crate::text::human_size;
+use anyhow::{Context, Result};
+use serde_json::json;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use xfskit::device::{Access, BlockDevice, FileDevice};
+use xfskit::volume::{Growth, TrimBy, Trimmed, Volume};
+use xfskit_disk::Unnamed;
+
+/// A partition has a whole number of sectors, of whatever size.
+const LARGEST_SECTOR_BYTES: u64 = 4096;
+
+/// Runs a command of `admin`.
+pub fn run(command: &AdminCommand, as_json: bool) -> Result<()> {
+    match command {
+        AdminCommand::Grow(args) => grow(args, as_json),
+        AdminCommand::Label(args) => label(args, as_json),
+        AdminCommand::Uuid(args) => uuid(args, as_json),
+        AdminCommand::Trim(args) => trim(args, as_json),
+    }
+}
+
+/// Refuses the root of a mount.
+fn expect_image(image: &Path, what: &str) -> Result<()> {
+    if LiveMount::at(image)?.is_none() {
+        return Ok(());
+    }
+    let place = image.display();
+    Err(Usage(format!("{place}: {what} of an image that is not mounted: 'xfskit umount {place}' comes first")).into())
+}
+
+fn grow(args: &GrowArgs, as_json: bool) -> Result<()> {
+    let path = &args.image.image;
+    let name = path.display();
+    expect_image(path, "this changes the size")?;
+    interrupt::watch()?;
+    let log = args.image.logdev.as_ref().map(|log| image::open_log(log, Access::Write)).transpose()?;
+    let (device, bytes) = match open_to_grow(path)? {
+        Growing::File(file) => grow_file(args, file)?,
+        Growing::Part(part) => grow_part(args, part)?,
+    };
+    let growth = Volume::grow(device, log, options_to_write(), bytes).with_context(|| name.to_string())?;
+    print_growth(path, &growth, as_json);
+    Ok(())
+}
+
+/// Makes a file as long as the filesystem is to be. Everything that can be refused is, before that.
+fn grow_file(args: &GrowArgs, mut file: FileDevice) -> Result<(Arc<dyn BlockDevice>, u64)> {
+    let (path, has_bytes) = (&args.image.image, file.size_bytes());
+    let bytes = wanted_bytes(args, &file, has_bytes)?;
+    if bytes > has_bytes {
+        file.extend(bytes).map_err(|error| match error.kind() {
+            std::io::ErrorKind::Unsupported => limit(path, has_bytes),
+            _ => anyhow::Error::from(error).context(format!("{}: making the file longer", path.display())),
+        })?;
+    }
+    Ok((Arc::new(file), bytes))
+}
+
+/// Makes a partition as large as the filesystem is to be: without a size, as large as it can be.
+fn grow_part(args: &GrowArgs, part: GrowingPart) -> Result<(Arc<dyn BlockDevice>, u64)> {
+    let (path, has_bytes) = (&args.image.image, part.device.size_bytes());
+    let bytes = wanted_bytes(args, &*part.device, part.most_bytes)?;
+    if bytes > part.most_bytes {
+        return Err(limit(path, part.most_bytes));
+    }
+    if bytes <= has_bytes {
+        return Ok((part.device, bytes));
+    }
+    let whole = bytes.next_multiple_of(LARGEST_SECTOR_BYTES).min(part.most_bytes);
+    part.grow(whole).with_context(|| path.display().to_string())?;
+    // The table says the new size now. A crash here leaves a filesystem that is smaller than its partition.
+    Ok((operand::open(path, Access::Write, Unnamed::OnlyXfs)?.device, bytes))
+}
+
+fn limit(path: &Path, bytes: u64) -> anyhow::Error {
+    let name = path.display();
+    Usage(format!("{name}: it has room for {bytes} bytes, which is its limit: make the disk larger first")).into()
+}
+
+/// The size in bytes that the arguments ask for, of an image that is `has_bytes` long unless they say another one.
+fn wanted_bytes(args: &GrowArgs, device: &dyn BlockDevice, has_bytes: u64) -> Result<u64> {
+    let superblock = superblock_of(&args.image.image, device)?;
+    let raw = superblock.raw();
+    let old = raw.data_blocks.get() << raw.block_log;
+    let bytes = match args.size {
+        None => has_bytes,
+        Some(NewSize::Bytes(bytes)) => bytes,
+        Some(NewSize::More(more)) => old.saturating_add(more),
+    };
+    if bytes < old {
+        let (name, old) = (args.image.image.display(), human_size(old));
+        let instead = "a smaller one is a copy, as 'xfskit export' and 'xfskit mkfs --from -' make it";
+        return Err(Usage(format!("{name}: the filesystem has {old} already, and does not shrink: {instead}")).into());
+    }
+    Growth::plan(superblock.raw(), bytes).with_context(|| args.image.image.display().to_string())?;
+    Ok(bytes)
+}
+
+fn print_growth(path: &Path, growth: &Growth, as_json: bool) {
+    let name = path.display();
+    let Growth { block_bytes, old_blocks, new_blocks, old_ags, new_ags, .. } = growth;
+    if as_json {
+        let blocks = json!({ "old": old_blocks, "new": new_blocks });
+        let ags = json!({ "old": old_ags, "new": new_ags });
+        say!("{:#}", json!({ "block_bytes": block_bytes, "blocks": blocks, "ag_count": ags }));
+    } else if growth.is_nothing() {
+        say!("{name}: {new_blocks} blocks of {block_bytes} bytes, as before: there is no room for more");
+    } else {
+        say!("{name}: {old_blocks} blocks of {block_bytes} bytes become {new_blocks}, {old_ags} AGs become {new_ags}");
+    }
+}
+
+fn read_args(args: &ImageArgs) -> ReadArgs {
+    let image = ImageArgs { image: args.image.clone(), logdev: args.logdev.clone() };
+    ReadArgs { image, no_recovery: false }
+}
+
+fn label(args: &LabelArgs, as_json: bool) -> Result<()> {
+    let mount = LiveMount::at(&args.image.image)?;
+    let Some(label) = &args.label else {
+        let label = match mount {
+            Some(mount) => label_of(&mount.superblock()?.label),
+            None => open_to_read(&read_args(&args.image))?.label(),
+        };
+        let label = String::from_utf8_lossy(&label);
+        if as_json {
+            say!("{:#}", json!({ "label": label }));
+        } else {
+            say!("{label}");
+        }
+        return Ok(());
+    };
+    match mount {
+        Some(mount) => mount.set_label(label.as_bytes()),
+        None => {
+            let name = || args.image.image.display().to_string();
+            edit(&args.image, |filesystem| filesystem.set_label(label.as_bytes()).with_context(name))
+        }
+    }
+}
+
+fn label_of(padded: &[u8]) -> Vec<u8> {
+    padded.split(|&byte| byte == 0).next().unwrap_or_default().to_vec()
+}
+
+fn uuid(args: &UuidArgs, as_json: bool) -> Result<()> {
+    let path = &args.image.image;
+    let name = || path.display().to_string();
+    let uuid = match args.uuid {
+        None => match LiveMount::at(path)? {
+            Some(mount) => mount.superblock()?.uuid,
+            None => open_to_read(&read_args(&args.image))?.superblock().uuid,
+        },
+        Some(change) => {
+            expect_image(path, "this changes the UUID")?;
+            interrupt::watch()?;
+            let filesystem = image::open(path, args.image.logdev.as_deref(), options_to_write())?;
+            match change {
+                UuidChange::To(uuid) => filesystem.set_uuid(uuid).with_context(name)?,
+                UuidChange::Rewrite => {
+                    let uuid = filesystem.superblock().uuid;
+                    filesystem.write_superblock_copies().with_context(name)?;
+                    filesystem.unmount().with_context(|| format!("{}: closing the image", name()))?;
+                    uuid
+                }
+            }
+        }
+    };
+    let uuid = uuid::Uuid::from_bytes(uuid).to_string();
+    if as_json {
+        say!("{:#}", json!({ "uuid": uuid }));
+    } else {
+        say!("{uuid}");
+    }
+    Ok(())
+}
+
+fn trim(args: &TrimArgs, as_json: bool) -> Result<()> {
+    let path = &args.image.image;
+    if let Some(mount) = LiveMount::at(path)? {
+        if args.zero || args.min > 0 {
+            return Err(
+                Usage(format!("{}: --zero and --min are for images that are not mounted", path.display())).into()
+            );
+        }
+        let bytes = mount.trim()?;
+        print_trim(path, None, bytes, None, as_json);
+        return Ok(());
+    }
+    let by = if args.zero { TrimBy::Zeros } else { TrimBy::Discard };
+    let name = || path.display().to_string();
+    let before = stored_bytes(path);
+    let trimmed: Trimmed =
+        edit_after(&args.image, |_| Ok(()), |filesystem| filesystem.trim(args.min, by).with_context(name))?;
+    let stored = before.zip(stored_bytes(path));
+    print_trim(path, Some(trimmed.extents), trimmed.bytes, stored, as_json);
+    Ok(())
+}
+
+/// The bytes that a file takes of the host; `None` for what is no file.
+fn stored_bytes(path: &Path) -> Option<u64> {
+    let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    Some(metadata.blocks() * 512)
+}
+
+fn print_trim(path: &Path, extents: Option<u64>, bytes: u64, stored: Option<(u64, u64)>, as_json: bool) {
+    if as_json {
+        let (before, after) = stored.unzip();
+        let stored = json!({ "before": before, "after": after });
+        say!("{:#}", json!({ "extents": extents, "bytes": bytes, "stored_bytes": stored }));
+        return;
+    }
+    let stored = stored.map_or(String::new(), |(before, after)| {
+        format!("; the file takes {} of the host, and took {}", human_size(after), human_size(before))
+    });
+    say!("{}: {} of free space given back{stored}", path.display(), human_size(bytes));
+}

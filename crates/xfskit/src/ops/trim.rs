@@ -1,0 +1,82 @@
+//! Gives free space back to the host.
+
+use super::Volume;
+use crate::error::caller;
+use crate::mount::Discard;
+use crate::space::trim::{self, GivenBack, Trim};
+use xfskit_ondisk::AgNumber;
+
+pub use crate::space::trim::TrimBy;
+
+/// What a trim gave back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Trimmed {
+    /// Extents of free blocks.
+    pub extents: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Volume {
+    /// Tells the device that the free extents of at least `min_bytes` bytes are not needed, or overwrites them with
+    /// zeros. Everything done so far is made durable first. Other threads may go on; what they free meanwhile, and the
+    /// blocks that they are writing to, are left out.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # let device = Arc::new(xfskit::device::MemoryDevice::new(64 << 20));
+    /// # let fs = xfskit::create_on(device, &xfskit::MkfsOptions::new().small())?;
+    /// # let volume = fs.volume();
+    /// use xfskit::volume::TrimBy;
+    ///
+    /// let trimmed = volume.trim(0, TrimBy::Discard)?;
+    /// assert!(trimmed.bytes > 32 << 20);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `ReadOnly`; as [`Self::sync`]; `Corrupt`, `Io`: a part was given back then.
+    pub fn trim(&self, min_bytes: u64, by: TrimBy) -> caller::Result<Trimmed> {
+        if self.mount.options.read_only {
+            return Err(caller::Error::ReadOnly);
+        }
+        self.sync()?;
+        let geometry = &self.mount.geometry;
+        let min_blocks = u32::try_from(min_bytes.div_ceil(1 << geometry.block_log)).unwrap_or(u32::MAX).max(1);
+        let mut all = GivenBack::default();
+        for ag in (0..geometry.ag_count).map(AgNumber) {
+            let within = geometry.ag_header_blocks()..geometry.blocks_in_ag(ag);
+            let part = trim::trim_ag(&self.mount, ag, &Trim { within, min_blocks, by })?;
+            all.extents += part.extents;
+            all.blocks += part.blocks;
+        }
+        if by == TrimBy::Zeros {
+            self.mount.journal.flush_contents()?;
+            self.mount.device.flush().map_err(|source| caller::Error::Io { offset: 0, source })?;
+        }
+        Ok(Trimmed { extents: all.extents, bytes: all.blocks << geometry.block_log })
+    }
+
+    /// Gives back what was freed, if the mount is to, before the filesystem is closed.
+    pub(super) fn discard_before_close(&self) -> caller::Result<()> {
+        match self.mount.options.discard {
+            Discard::Nothing => Ok(()),
+            Discard::Freed => self.and_discard(|| Ok(self.mount.sync()?)),
+        }
+    }
+
+    /// Makes everything durable by `make_durable`, and then gives back what was freed before, if the mount is to. That
+    /// the device takes none of it is no error of the caller's: the blocks are free all the same.
+    pub(super) fn and_discard<T>(&self, make_durable: impl FnOnce() -> caller::Result<T>) -> caller::Result<T> {
+        if self.mount.options.discard == Discard::Nothing {
+            return make_durable();
+        }
+        let freed = trim::take_freed(&self.mount);
+        let result = make_durable()?;
+        if let Err(error) = trim::give_back_freed(&self.mount, &freed) {
+            tracing::warn!(%error, "what was freed could not be given back to the host: 'xfskit admin trim' does");
+        }
+        Ok(result)
+    }
+}
