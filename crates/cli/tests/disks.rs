@@ -487,3 +487,43 @@ fn a_copy_of_a_disk_that_was_cut_short_is_read() {
     assert!(text.contains("warning: partition 6 reaches past the end of the disk"), "{text}");
     assert_eq!(fails("mkdir IMAGE /new", &operand(&short, "#6")).0, 7);
 }
+
+/// A partition grows into the room behind it, its table with it, and then the filesystem.
+#[test]
+fn a_partition_and_its_filesystem_grow() {
+    if !have(&PROGRAMS[1..]) {
+        return;
+    }
+    let scratch = scratch();
+    for (name, lines, number) in [("gpt.img", GPT, 2), ("mbr.img", "label: dos\nstart=1MiB,size=64MiB,type=83\n", 1)] {
+        let disk = table(&scratch, name, lines, if number == 2 { MIB } else { 100 * MIB });
+        let part = operand(&disk, &format!("#{number}"));
+        ok("mkfs IMAGE -f -q --small", &part);
+        ok("mkdir IMAGE /kept", &part);
+        let (code, message) = fails("admin grow IMAGE 10G", &part);
+        assert!(code == 2 && message.contains("its limit"), "{code} {message}");
+        assert!(ok("admin grow IMAGE +10M", &part).contains("become"), "{name}");
+        let size = |disk: &Path| {
+            let table = sfdisk(disk);
+            table["partitions"][number as usize - 1]["size"].as_u64().unwrap() * 512
+        };
+        assert_eq!(size(&disk), 74 * MIB, "{name}");
+        // Without a size it takes all the room that there is.
+        assert!(ok("admin grow IMAGE", &part).contains("become"), "{name}");
+        assert!(size(&disk) > 100 * MIB, "{name}");
+        run("sfdisk", &["--verify", disk.to_str().unwrap()]);
+        assert!(ok("admin grow IMAGE", &part).contains("as before"), "{name}");
+        assert_eq!(ok("ls IMAGE /", &part), "kept\n");
+        let extracted = partition(&scratch, &disk, number);
+        if let Some(reference) = reference() {
+            reference.repair_finds_nothing(&extracted);
+        }
+        if let Some(mount) = kernel_mount(&extracted) {
+            assert!(mount.path().join("kept").is_dir());
+            let space = rustix::fs::statvfs(mount.path()).unwrap();
+            assert!(space.f_blocks * space.f_frsize > 80 * MIB, "{name}: the kernel sees {} blocks", space.f_blocks);
+        }
+    }
+    let boot = operand(&scratch.file("gpt.img"), "#1");
+    assert_ne!(fails("admin grow IMAGE", &boot).0, 0);
+}
