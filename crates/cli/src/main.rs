@@ -10,6 +10,8 @@ mod commands;
 mod dump;
 mod exit;
 #[cfg(test)]
+mod fuzz_builders;
+#[cfg(test)]
 mod fuzz_tests;
 mod glob;
 mod helper;

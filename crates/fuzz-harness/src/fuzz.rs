@@ -17,8 +17,23 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// All targets that share the time.
-pub const TARGET_NAMES: [&str; 10] =
-    ["superblock", "inode", "directory", "attribute", "log", "log_recovery", "fuse", "tar", "dump", "command_line"];
+pub const TARGET_NAMES: [&str; 15] = [
+    "superblock",
+    "inode",
+    "directory",
+    "attribute",
+    "log",
+    "log_recovery",
+    "fuse",
+    "tar",
+    "dump",
+    "command_line",
+    "contexts",
+    "manifest",
+    "proto",
+    "unpack",
+    "layout",
+];
 const USUAL_SECONDS: u64 = 60;
 /// Maximum number of inputs to change further.
 const MAX_KEPT: usize = 4096;

@@ -89,6 +89,15 @@ impl FileContexts {
         Ok(contexts)
     }
 
+    /// The labels in a text alone. The name of its file is for messages.
+    ///
+    /// # Errors
+    /// `BadText` for a line that makes no sense.
+    pub fn parse(file: &Path, text: &[u8]) -> Result<Self> {
+        let mut contexts = Self::default();
+        contexts.add(file, text).map(|()| contexts)
+    }
+
     fn add(&mut self, path: &Path, text: &[u8]) -> Result<()> {
         let file = path.display().to_string();
         for (number, line) in (1..).zip(text.split(|&byte| byte == b'\n')) {
@@ -142,8 +151,7 @@ mod tests {
     use super::*;
 
     fn contexts(text: &str) -> Result<FileContexts> {
-        let mut contexts = FileContexts::default();
-        contexts.add(Path::new("contexts"), text.as_bytes()).map(|()| contexts)
+        FileContexts::parse(Path::new("contexts"), text.as_bytes())
     }
 
     fn label(text: &str, path: &str, kind: FileKind) -> Option<String> {
