@@ -1,4 +1,4 @@
-//! Moves trees of files between XFS images, folders of the host and tar streams.
+//! Moves trees of files between XFS images, folders of the host, tar streams and container images.
 //!
 //! ```text
 //! source (in a thread of its own)  ──batches of events──▶  sink
