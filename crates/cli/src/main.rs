@@ -11,6 +11,8 @@ mod confined;
 mod dump;
 mod exit;
 #[cfg(test)]
+mod fuzz_builders;
+#[cfg(test)]
 mod fuzz_tests;
 mod glob;
 mod helper;

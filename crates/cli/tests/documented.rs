@@ -140,7 +140,7 @@ fn the_examples_about_disks_run() {
 fn the_examples_for_builders_run() {
     let page = read("docs/builders.md");
     let examples = blocks(&page, "sh");
-    assert_eq!(examples.len(), 5);
+    assert_eq!(examples.len(), 6);
     for example in examples {
         bash(&format!("set -o pipefail\n{example}"), &scratch());
     }

@@ -151,6 +151,12 @@ fn every_path_has_the_label_that_matchpathcon_gives_it() {
     let found = labels(&image).unwrap();
     let below = |path: &str| path.starts_with("/usr") || path.starts_with("/etc");
     assert_eq!(found, expected.iter().filter(|(path, _)| below(path)).map(|(a, b)| (a.clone(), b.clone())).collect());
+    // A file that is there keeps its attributes, but gets the label that was asked for.
+    ok("xattr set IMAGE /etc/motd user.own kept", &image);
+    ok("xattr set IMAGE /etc/motd security.selinux old", &image);
+    ok(&format!("cp {} {}:/etc/motd {with}", root.join("etc/motd").display(), image.display()), &image);
+    assert_eq!(ok("xattr get IMAGE /etc/motd security.selinux", &image), "system_u:object_r:motd_t:s0\0");
+    assert_eq!(ok("xattr get IMAGE /etc/motd user.own", &image), "kept");
     // What is there already.
     ok(&format!("mkfs -f -q IMAGE --size auto --from {}", root.display()), &image);
     assert_eq!(labels(&image).unwrap().len(), 0);

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// All targets that share the time.
-pub const TARGET_NAMES: [&str; 13] = [
+pub const TARGET_NAMES: [&str; 18] = [
     "superblock",
     "inode",
     "directory",
@@ -31,6 +31,11 @@ pub const TARGET_NAMES: [&str; 13] = [
     "table",
     "lvm",
     "qcow2",
+    "contexts",
+    "manifest",
+    "proto",
+    "unpack",
+    "layout",
 ];
 const USUAL_SECONDS: u64 = 60;
 /// Maximum number of inputs to change further.

@@ -45,6 +45,23 @@ pub struct Owners {
     pub gid: Option<u32>,
 }
 
+/// What the caller asked for by name, which existing files get too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    pub(crate) owner: Owners,
+    pub(crate) label: Label,
+}
+
+/// Where the label of an existing file comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Label {
+    /// It is the file's own.
+    #[default]
+    Kept,
+    /// It is that of its path.
+    OfThePath,
+}
+
 /// Labels, and where the tree lies that gets them.
 #[derive(Clone, Debug)]
 pub struct Labels {
@@ -143,6 +160,12 @@ pub(crate) enum Origin {
 }
 
 impl Adjust {
+    /// What existing files get too.
+    pub fn asked(&self) -> Asked {
+        let label = if self.labels.is_some() { Label::OfThePath } else { Label::Kept };
+        Asked { owner: self.owner, label }
+    }
+
     pub(crate) fn apply(&self, node: &mut Node, origin: Origin) -> Result<()> {
         let meta = &mut node.meta;
         if self.attributes == Attributes::Dropped {

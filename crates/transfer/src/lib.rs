@@ -1,4 +1,4 @@
-//! Moves trees of files between XFS images, folders of the host and tar streams.
+//! Moves trees of files between XFS images, folders of the host, tar streams and container images.
 //!
 //! ```text
 //! source (in a thread of its own)  ──batches of events──▶  sink
@@ -31,7 +31,7 @@ mod pipe;
 mod size;
 mod whiteout;
 
-pub use adjust::{Adjust, Attributes, IdMap, IdRange, Labels, Owners};
+pub use adjust::{Adjust, Asked, Attributes, IdMap, IdRange, Labels, Owners};
 pub use archive::{TarSink, TarSource, unpacked};
 pub use environment::FixedEnvironment;
 pub use error::{LeftOut, Losses, NotReplaced, Result, TransferError};

@@ -1,6 +1,6 @@
 //! Moves a tree from a source to a sink: the source runs in a thread of its own, a bounded number of events ahead.
 
-use crate::adjust::{Adjust, Origin, Owners};
+use crate::adjust::{Adjust, Asked, LABEL, Label, Origin};
 use crate::error::{Losses, Result, TransferError};
 use crate::event::{Event, Hidden, Meta, Node};
 use crate::whiteout::Whiteouts;
@@ -130,18 +130,24 @@ pub enum Existing {
     #[default]
     TakesAll,
     /// A directory preserves its own. A regular file that is replaced preserves its owner, permissions and extended
-    /// attributes, as if it were written in place; times are the source's. An owner that the caller asked for is set
-    /// all the same.
-    Keeps(Owners),
+    /// attributes, as if it were written in place; times are the source's. An owner and a label that the caller asked
+    /// for are set all the same.
+    Keeps(Asked),
 }
 
 impl Existing {
     /// The attributes for a regular file that replaces one with the attributes `old`.
     pub(crate) fn meta(&self, old: Meta, new: Meta) -> Meta {
-        let Self::Keeps(owner) = self else { return new };
+        let Self::Keeps(asked) = self else { return new };
         let mut xattrs = old.xattrs;
         // The capabilities of the old contents do not apply to the new ones.
         xattrs.retain(|(name, _)| name != CAPABILITIES);
+        if asked.label == Label::OfThePath {
+            xattrs.retain(|(name, _)| name != LABEL);
+            xattrs.extend(new.xattrs.iter().find(|(name, _)| name == LABEL).cloned());
+            xattrs.sort_unstable();
+        }
+        let owner = asked.owner;
         let (uid, gid) = (owner.uid.unwrap_or(old.uid), owner.gid.unwrap_or(old.gid));
         Meta { mode: old.mode, uid, gid, xattrs, ..new }
     }

@@ -258,7 +258,7 @@ fn copy_all(args: &CpArgs, sources: &[CopyOperand], target: &CopyOperand, images
     let (base, name) = find_target(args, sources.len(), target, images)?;
     let root = base.path(args)?;
     let adjust = Adjust { attributes: attributes(args.no_xattrs), ..adjust_owners(&args.owners, args.owner, &root)? };
-    let existing = if args.preserve || args.archive { Existing::TakesAll } else { Existing::Keeps(adjust.owner) };
+    let existing = if args.preserve || args.archive { Existing::TakesAll } else { Existing::Keeps(adjust.asked()) };
     let durability = if args.no_sync { Durability::LeftToTheHost } else { Durability::Kept };
     let bar = CopyBar::new("copying").naming_files(args.verbose);
     let mut how = How { adjust, existing, force: args.force, durability, written: Written::default(), bar };

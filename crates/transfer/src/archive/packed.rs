@@ -29,7 +29,7 @@ pub fn unpacked<'a>(stream: impl Read + Send + 'a) -> io::Result<Box<dyn Read + 
     if head.starts_with(GZIP) {
         Ok(Box::new(BufReader::with_capacity(BUFFER_BYTES, Gzip(MultiGzDecoder::new(stream)))))
     } else if head.starts_with(ZSTD) || is_skipped(head) {
-        Ok(Box::new(Zstd { frames: FrameDecoder::new(), stream, in_frame: false }))
+        Ok(Box::new(Zstd { frames: frame_decoder(), stream, in_frame: false }))
     } else {
         Ok(Box::new(stream))
     }
@@ -53,6 +53,17 @@ struct Zstd<R: Read> {
     frames: FrameDecoder,
     stream: BufReader<R>,
     in_frame: bool,
+}
+
+/// A frame without data.
+const EMPTY_FRAME: &[u8] = b"\x28\xb5\x2f\xfd\x20\x00\x01\x00\x00";
+
+/// A decoder that refuses windows of more than 100 MiB. ruzstd looks at the window of every frame but the first, so one
+/// without data goes before.
+fn frame_decoder() -> FrameDecoder {
+    let mut frames = FrameDecoder::new();
+    frames.reset(EMPTY_FRAME).expect("the header of a frame");
+    frames
 }
 
 /// Bytes that are decoded before they are handed out.
@@ -138,6 +149,15 @@ mod tests {
             unpacked(bytes).unwrap().read_to_end(&mut read).unwrap();
             assert_eq!(read, bytes);
         }
+    }
+
+    #[test]
+    fn a_window_that_takes_too_much_memory_is_refused_in_the_first_frame() {
+        // A window of 2 GiB, and one block of zeros.
+        let mut read = Vec::new();
+        let packed: &[u8] = b"\x28\xb5\x2f\xfd\x00\xa8\x03\x00\x00\x00";
+        let error = unpacked(packed).unwrap().read_to_end(&mut read).unwrap_err().to_string();
+        assert!(error.starts_with("zstd: ") && error.contains("indow"), "{error}");
     }
 
     #[test]

@@ -73,11 +73,20 @@ impl ProtoSource {
         let read = |source| TransferError::Host { path: path.display().to_string(), what: "reading it", source };
         let mut text = Vec::new();
         File::open(path).map_err(read)?.take(MAX_BYTES + 1).read_to_end(&mut text).map_err(read)?;
-        let bad = |(line, what)| TransferError::BadText { file: path.display().to_string(), line, what };
         if text.len() as u64 > MAX_BYTES {
-            return Err(bad((1, format!("the file has more than {} MiB", MAX_BYTES >> 20))));
+            let (file, what) = (path.display().to_string(), format!("the file has more than {} MiB", MAX_BYTES >> 20));
+            return Err(TransferError::BadText { file, line: 1, what });
         }
-        let entries = parse(&text, slashes).map_err(bad)?;
+        Self::parse(path, &text, slashes, now)
+    }
+
+    /// Parses a protofile. The name of its file is for messages.
+    ///
+    /// # Errors
+    /// `BadText` when it makes no sense.
+    pub fn parse(path: &Path, text: &[u8], slashes: Slashes, now: Timestamp) -> Result<Self> {
+        let bad = |(line, what)| TransferError::BadText { file: path.display().to_string(), line, what };
+        let entries = parse(text, slashes).map_err(bad)?;
         Ok(Self { entries, now, losses: Losses::default() })
     }
 }

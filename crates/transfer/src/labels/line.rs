@@ -4,13 +4,19 @@ use super::FileKind;
 use crate::error::{Result, TransferError};
 use regex::bytes::{Regex, RegexBuilder};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Characters that make a pattern of a path.
 const SPECIAL: &[u8] = b".^$?*+|[({";
 /// Longest expression.
 const MAX_BYTES: usize = 64 * 1024;
-/// Memory that an expression may take when it is compiled.
-const MAX_COMPILED_BYTES: usize = 1 << 20;
+/// Memory that an expression may take when it is compiled: nearly all take less than the first number; so many of a
+/// file may take up to the second.
+const SMALL_BYTES: usize = 32 << 10;
+const LARGE_BYTES: usize = 1 << 20;
+const MAX_LARGE: usize = 256;
+/// Memory for what is remembered of earlier matches, of one expression.
+const MATCHER_BYTES: usize = 64 << 10;
 
 /// A line: which paths get which label.
 #[derive(Debug)]
@@ -71,15 +77,22 @@ impl Spec {
         self.label.as_deref()
     }
 
-    pub(super) fn matches(&self, path: &[u8], kind: FileKind) -> Result<bool> {
+    /// Whether a path matches. `large` counts the expressions of the file that take much memory.
+    pub(super) fn matches(&self, path: &[u8], kind: FileKind, large: &AtomicUsize) -> Result<bool> {
         if self.kind.is_some_and(|own| own != kind) || !path.starts_with(&self.prefix) {
             return Ok(false);
         }
         let compiled = self.compiled.get_or_init(|| {
             // Without a group around it: libselinux puts the same characters before and behind it.
             let mut builder = RegexBuilder::new(&format!("^{}$", self.expression));
-            builder.unicode(false).dot_matches_new_line(true).size_limit(MAX_COMPILED_BYTES);
-            builder.build().map_err(|error| format!("{}: {error}", self.expression))
+            builder.unicode(false).dot_matches_new_line(true).dfa_size_limit(MATCHER_BYTES);
+            let small = builder.size_limit(SMALL_BYTES).build();
+            let is_large = matches!(small, Err(regex::Error::CompiledTooBig(_)));
+            let built = match is_large && large.fetch_add(1, Ordering::Relaxed) < MAX_LARGE {
+                true => builder.size_limit(LARGE_BYTES).build(),
+                false => small,
+            };
+            built.map_err(|error| format!("{}: {error}", self.expression))
         });
         match compiled {
             Ok(regex) => Ok(regex.is_match(path)),

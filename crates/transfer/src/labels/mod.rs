@@ -20,10 +20,13 @@ use crate::error::{Result, TransferError};
 use crate::event::Kind;
 use line::Spec;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicUsize;
 use subs::Substitutes;
 
 /// The largest file that is read; that of a whole distribution has less than 1 MiB.
 const MAX_BYTES: u64 = 64 << 20;
+/// Most lines with a pattern, each of which may be compiled. Distributions have less than 10,000.
+const MAX_PATTERNS: usize = 20_000;
 
 /// The type of a file, as far as labels depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +69,8 @@ pub struct FileContexts {
     /// With special characters, in the order of the files.
     patterns: Vec<Spec>,
     subs: Substitutes,
+    /// Expressions that were compiled and take much memory.
+    large: AtomicUsize,
 }
 
 impl FileContexts {
@@ -89,6 +94,15 @@ impl FileContexts {
         Ok(contexts)
     }
 
+    /// The labels in a text alone. The name of its file is for messages.
+    ///
+    /// # Errors
+    /// `BadText` for a line that makes no sense.
+    pub fn parse(file: &Path, text: &[u8]) -> Result<Self> {
+        let mut contexts = Self::default();
+        contexts.add(file, text).map(|()| contexts)
+    }
+
     fn add(&mut self, path: &Path, text: &[u8]) -> Result<()> {
         let file = path.display().to_string();
         for (number, line) in (1..).zip(text.split(|&byte| byte == b'\n')) {
@@ -96,6 +110,9 @@ impl FileContexts {
             if let Some(spec) = Spec::parse(line, &file, number).map_err(bad)? {
                 let specs = if spec.is_exact() { &mut self.exact } else { &mut self.patterns };
                 specs.push(spec);
+                if self.patterns.len() > MAX_PATTERNS {
+                    return Err(bad(format!("there are more than {MAX_PATTERNS} lines with patterns")));
+                }
             }
         }
         Ok(())
@@ -109,7 +126,7 @@ impl FileContexts {
     pub fn label(&self, path: &[u8], kind: FileKind) -> Result<Option<Vec<u8>>> {
         let path = self.subs.apply(path);
         for spec in self.exact.iter().rev().chain(self.patterns.iter().rev()) {
-            if spec.matches(&path, kind)? {
+            if spec.matches(&path, kind, &self.large)? {
                 return Ok(spec.label().map(|label| [label, b"\0"].concat()));
             }
         }
@@ -142,8 +159,7 @@ mod tests {
     use super::*;
 
     fn contexts(text: &str) -> Result<FileContexts> {
-        let mut contexts = FileContexts::default();
-        contexts.add(Path::new("contexts"), text.as_bytes()).map(|()| contexts)
+        FileContexts::parse(Path::new("contexts"), text.as_bytes())
     }
 
     fn label(text: &str, path: &str, kind: FileKind) -> Option<String> {
@@ -175,6 +191,16 @@ mod tests {
             let error = contexts(&format!("# fine\n{line}\n")).unwrap_err().to_string();
             assert!(error.starts_with("contexts: line 2: ") && error.contains(what), "{line}: {error}");
         }
+    }
+
+    #[test]
+    fn many_large_expressions_and_many_patterns_are_errors() {
+        let large: String = (0..300).map(|n| format!("/(x{n})?(.{{200}}){{20}} u:r:t\n")).collect();
+        let error = contexts(&large).unwrap().label(b"/a", FileKind::File).unwrap_err().to_string();
+        assert!(error.starts_with("contexts: line "), "{error}");
+        let many: String = (0..20_001).map(|n| format!("/{n}.* u:r:t\n")).collect();
+        let error = contexts(&many).unwrap_err().to_string();
+        assert!(error.starts_with("contexts: line 20001: "), "{error}");
     }
 
     #[test]

@@ -64,7 +64,11 @@ impl Manifest {
         Self::parse(file, &text)
     }
 
-    fn parse(file: String, text: &[u8]) -> Result<Self> {
+    /// Parses a manifest. The name of its file is for messages.
+    ///
+    /// # Errors
+    /// `BadText` for a line that makes no sense.
+    pub fn parse(file: String, text: &[u8]) -> Result<Self> {
         let bad = |(line, what)| TransferError::BadText { file: file.clone(), line, what };
         let mut entries = BTreeMap::new();
         for (number, path, entry) in mtree::parse(text).map_err(bad)? {
