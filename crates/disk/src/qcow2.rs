@@ -248,30 +248,32 @@ impl Qcow2Device {
         action(self.image.read().as_ref().expect("only drop takes the image"))
     }
 
-    /// Makes the file long enough for what a write may allocate.
-    fn make_room(&self, image: &Image, mut offset: u64, length: u64) -> io::Result<()> {
-        let Some(written) = &self.written else { return Ok(()) };
-        let end = offset + length;
-        let mut clusters = 0;
-        while offset < end {
-            let (mapping, length) = image.get_mapping(offset, end - offset)?;
-            let next = if length > 0 { offset + length } else { end };
+    /// Writes, with a file that is long enough for what the write may allocate.
+    fn write_with_room(&self, image: &Image, written: &Written, offset: u64, data: &[u8]) -> io::Result<()> {
+        let end = offset + data.len() as u64;
+        let (mut at, mut clusters) = (offset, 0);
+        while at < end {
+            let (mapping, length) = image.get_mapping(at, end - at)?;
+            let next = if length > 0 { at + length } else { end };
             if !matches!(mapping, Mapping::Raw { writable: true, .. }) {
-                clusters += next.div_ceil(written.cluster_bytes) - offset / written.cluster_bytes;
+                clusters += next.div_ceil(written.cluster_bytes) - at / written.cluster_bytes;
             }
-            offset = next;
+            at = next;
         }
         if clusters == 0 {
-            Ok(())
-        } else {
-            written.room.lock().make(clusters, self.files.first().map(|(_, file)| file))
+            return image.write(data, offset);
         }
+        let file = self.files.first().map(|(_, file)| file);
+        let asked = written.room.lock().make(offset..end, clusters, file)?;
+        let result = image.write(data, offset);
+        written.room.lock().done(&asked);
+        result
     }
 
     /// Sets the mark before anything is changed.
-    fn begin_change(&self) -> io::Result<()> {
+    fn begin_change(&self) -> io::Result<&Written> {
         match &self.written {
-            Some(written) => written.mark.lock().set(true),
+            Some(written) => written.mark.lock().set(true).map(|()| written),
             None => Err(io::Error::new(io::ErrorKind::PermissionDenied, "the image was opened for reading only")),
         }
     }
@@ -423,11 +425,8 @@ impl BlockDevice for Qcow2Device {
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.check(offset, data.len() as u64)?;
-        self.begin_change()?;
-        self.with(|image| {
-            self.make_room(image, offset, data.len() as u64)?;
-            image.write(data, offset)
-        })
+        let written = self.begin_change()?;
+        self.with(|image| self.write_with_room(image, written, offset, data))
     }
 
     fn flush(&self) -> io::Result<()> {

@@ -231,7 +231,7 @@ fn a_power_cut_below_qcow2_leaves_leaked_clusters_at_most() {
         skip("no qemu-img");
         return;
     }
-    let (wanted, first) = (number("XFSKIT_QCOW2_STATES", 600), number("XFSKIT_SEED", 1));
+    let (wanted, first) = (number("XFSKIT_QCOW2_STATES", 300), number("XFSKIT_SEED", 1));
     let scratch = scratch();
     let (mut states, mut seed) = (0, first);
     while states < wanted {

@@ -3,12 +3,15 @@
 use crate::image::{open_log, open_to_look};
 use anyhow::{Context, Result};
 use std::path::Path;
-use xfskit::device::Access;
+use std::sync::Arc;
+use xfskit::device::{Access, BlockDevice};
 use xfskit::journal::{LogState, Operation, Record, RecordReader};
-use xfskit::ondisk::Lsn;
 use xfskit::ondisk::log_record::{CLIENT_LOG, operation_flags as flags};
+use xfskit::ondisk::{Lsn, Superblock};
 use xfskit::open::FoundLog;
 use xfskit::volume::Error;
+
+const MAX_SECTOR_BYTES: u64 = 32 * 1024;
 
 /// The log of an image.
 pub struct Journal {
@@ -62,6 +65,20 @@ impl Journal {
             }
         }
         Ok(())
+    }
+}
+
+/// The state of the journal on a device, in a word or a few.
+pub fn state_in_words(device: &Arc<dyn BlockDevice>) -> &'static str {
+    let mut sector = vec![0; device.size_bytes().min(MAX_SECTOR_BYTES) as usize];
+    let superblock = device.read(0, &mut sector).ok().and_then(|()| Superblock::decode(&sector).ok());
+    if superblock.is_some_and(|superblock| superblock.has_external_log()) {
+        return "on another device";
+    }
+    match FoundLog::find(Arc::clone(device), None) {
+        Ok(log) if log.state == LogState::Clean => "clean",
+        Ok(_) => "dirty",
+        Err(_) => "damaged, or its superblock is",
     }
 }
 

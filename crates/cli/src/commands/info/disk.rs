@@ -7,19 +7,13 @@
 //! ```
 
 use crate::live::LiveMount;
+use crate::log;
 use crate::operand;
 use crate::screen::say;
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::path::Path;
-use std::sync::Arc;
-use xfskit::device::BlockDevice;
-use xfskit::ondisk::Superblock;
-use xfskit::open::FoundLog;
-use xfskit::volume::LogState;
 use xfskit_disk::{Disk, Disks, Format, Found, Part, Partition, TableKind};
-
-const MAX_SECTOR_BYTES: u64 = 32 * 1024;
 
 /// The disks of an operand that names no part. None where it names one filesystem, or a mount.
 ///
@@ -65,20 +59,7 @@ pub fn print(disks: &Disks, as_json: bool) -> Result<()> {
 /// The state of the journal of an XFS filesystem.
 fn journal(found: &Found) -> Option<&'static str> {
     let device = found.device.as_ref().ok().filter(|_| found.contents.is_xfs())?;
-    if superblock(&**device).is_some_and(|superblock| superblock.has_external_log()) {
-        return Some("on another device");
-    }
-    Some(match FoundLog::find(Arc::clone(device), None) {
-        Ok(log) if log.state == LogState::Clean => "clean",
-        Ok(_) => "dirty",
-        Err(_) => "damaged, or its superblock is",
-    })
-}
-
-fn superblock(device: &dyn BlockDevice) -> Option<Superblock> {
-    let mut sector = vec![0; device.size_bytes().min(MAX_SECTOR_BYTES) as usize];
-    device.read(0, &mut sector).ok()?;
-    Superblock::decode(&sector).ok()
+    Some(log::state_in_words(device))
 }
 
 fn to_json(disks: &Disks) -> Value {
