@@ -145,15 +145,19 @@ fn finish(place: &LogArea, uuid: &[u8; 16], window: &Window<'_>, newest: usize) 
     let head = LogHead { next, last_record_block: lsn.block(), record_bytes, owner, torn_blocks };
     // Only a crafted log uses all cycle numbers. 0 is the cycle of sectors that were never written.
     ensure_on_disk!(head.next.cycle() != 0, "log", "cycle numbers are not used up", "the last is {:#x}", lsn.cycle());
-    let record = window.record(newest, blocks);
-    let flags = record.len() - header.length.get() as usize + OPERATION_HEADER_BYTES - 3;
-    let is_unmount = record.get(flags).is_some_and(|flags| flags & operation_flags::UNMOUNT != 0);
-    if is_unmount && header.operations.get() == 1 {
+    if is_unmount(&header, window.record(newest, blocks)) {
         return Ok((head, LogState::Clean));
     }
     ensure_on_disk!(header.uuid == *uuid, "log record header", "uuid of this filesystem", "zeros");
     let tail = find_tail(place, uuid, head.next, Lsn(header.tail_lsn.get()))?;
     Ok((head, LogState::Dirty { tail }))
+}
+
+/// Whether a record says that the log was closed in good order.
+fn is_unmount(header: &RecordHeader, record: &[u8]) -> bool {
+    let flags = record.len() - header.length.get() as usize + OPERATION_HEADER_BYTES - 3;
+    let is_set = record.get(flags).is_some_and(|flags| flags & operation_flags::UNMOUNT != 0);
+    is_set && header.operations.get() == 1
 }
 
 /// The last sectors before the edge, in the order in which they were written.
@@ -238,6 +242,7 @@ impl<'p> Window<'p> {
             end = newest;
             headers.pop();
         }
+        let all = headers.clone();
         let oldest = end.saturating_sub(IN_FLIGHT_BLOCKS as usize);
         let recent = headers.partition_point(|&header| header < oldest);
         let torn = (recent..headers.len()).find(|&at| {
@@ -245,7 +250,21 @@ impl<'p> Window<'p> {
             !self.is_whole(headers[at], record_end, uuid)
         });
         headers.truncate(torn.unwrap_or(headers.len()));
-        Ok(headers.last().copied())
+        let Some(&newest) = headers.last() else { return Ok(None) };
+        // One that is further back was durable before those behind it were written, so that it is wrong is damage.
+        let record_end = torn.map_or(end, |torn| all[torn]);
+        let header = self.header(newest);
+        let wrong = |e: Box<Corruption>| e.at(self.place.address(self.lsn(newest).block()));
+        verify_header(&header, uuid_for(&header, uuid), log_bytes).map_err(wrong)?;
+        if newest + record_blocks(&header) as usize != record_end {
+            let found = format_args!(
+                "{} blocks, and the next one starts after {}",
+                record_blocks(&header),
+                record_end - newest
+            );
+            return Err(wrong(Corruption::new("log record", "it ends where the next one starts").found(found)).into());
+        }
+        Ok(Some(newest))
     }
 
     /// Sectors from `index` on that are of this pass, and no mark of it.
@@ -260,8 +279,9 @@ impl<'p> Window<'p> {
     /// Whether a whole unmount record that belongs to any filesystem starts at `index`.
     fn is_whole_of_any(&self, index: usize, uuid: &[u8; 16]) -> bool {
         let header = self.header(index);
-        let blocks = || record_blocks(&header) as usize;
-        header.uuid == NO_UUID && header.operations.get() == 1 && self.is_whole(index, index + blocks(), uuid)
+        let blocks = record_blocks(&header);
+        let is_whole = header.uuid == NO_UUID && self.is_whole(index, index + blocks as usize, uuid);
+        is_whole && is_unmount(&header, self.record(index, blocks))
     }
 
     /// Whether the record that starts at `index` fills the place up to `end` and has the right checksum.

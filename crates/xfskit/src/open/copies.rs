@@ -24,12 +24,17 @@ impl Mount {
         let results = ags.map(|ag| self.write_superblock_to(&raw, self.geometry.ag_header(AgNumber(ag), 0)));
         // All are written before the first error is returned.
         let written = results.fold(Ok(()), Result::and);
-        self.device.flush().map_err(|source| Error::Io { offset: 0, source })?;
+        // By the journal: a flush that fails says that what others have written may be lost, too.
+        self.journal.note_in_place();
+        self.journal.flush_contents()?;
         written
     }
 
     /// Writes the copies if one of them is not what the superblock says of size, label and UUID. One that is no
-    /// superblock is left to repair.
+    /// superblock, or cannot be read, is left to repair.
+    ///
+    /// # Errors
+    /// As [`Self::write_superblock_copies`].
     pub(crate) fn mend_superblock_copies(&self) -> Result<()> {
         let shape =
             |raw: &RawSuperblock| (raw.data_blocks, raw.ag_count, raw.label, raw.uuid, raw.meta_uuid, raw.incompat);
@@ -37,7 +42,9 @@ impl Mount {
         let mut sector = vec![0; self.geometry.sector_bytes()];
         for ag in 1..self.geometry.ag_count {
             let offset = self.geometry.ag_header(AgNumber(ag), 0).bytes();
-            self.device.read(offset, &mut sector).map_err(|source| Error::Io { offset, source })?;
+            if self.device.read(offset, &mut sector).is_err() {
+                continue;
+            }
             let (raw, _) = RawSuperblock::read_from_prefix(&sector).expect("a sector has room for a superblock");
             if raw.magic.get() == SUPERBLOCK_MAGIC && shape(&raw) != wanted {
                 return self.write_superblock_copies();

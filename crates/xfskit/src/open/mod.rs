@@ -162,8 +162,12 @@ impl Mount {
             return Ok(mount);
         }
         if !mount.options.read_only && (recovered.is_some() || head.owner == RecordOwner::Any) {
-            // A change of the size, the label or the UUID may have been cut off before the copies were written.
-            mount.mend_superblock_copies()?;
+            // A change of the size, the label or the UUID may have been cut off before the copies were written. Without
+            // them the filesystem works, as the kernel's does, which never looks at them.
+            if let Err(error) = mount.mend_superblock_copies() {
+                mount.journal.check()?;
+                tracing::warn!(%error, "the copies of the superblock were not written: xfs_repair may take old ones for true");
+            }
         }
         mount.begin(recovered, counters_are_right)?;
         Ok(mount)

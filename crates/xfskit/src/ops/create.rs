@@ -133,8 +133,16 @@ impl Volume {
     /// Makes something with room for inherited ACLs that lie in the inode; again with more, where `make` finds that
     /// they do not: few directories have ACLs so long, and what they take in the log is many times what a create does.
     fn retry_with_room(&self, make: impl Fn(Attributes) -> Result<Stat>) -> Result<Stat> {
-        match make(Attributes::InInode) {
+        let make = || match make(Attributes::InInode) {
             Err(Error::WouldBlock) => make(Attributes::InBlocks),
+            made => made,
+        };
+        match make() {
+            // What waits to be freed may be all that is left.
+            Err(Error::NoSpace) if !self.waiting.lock().is_empty() => {
+                self.free_waiting()?;
+                make()
+            }
             made => made,
         }
     }

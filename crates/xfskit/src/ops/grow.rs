@@ -174,6 +174,10 @@ impl Volume {
             if found.state != LogState::Clean {
                 return Err(caller::Error::Invalid("another program writes to the image"));
             }
+            // Between the two claims another thread of this program may have grown it.
+            if Growth::plan(found.superblock(), size_bytes)? != growth {
+                return Err(caller::Error::Invalid("another thread has changed the size of the image"));
+            }
             let stage = Stage::Growing(growth.apply(found.superblock())?);
             let end = Some(found.end());
             let mount = Mount::open_at(device, log_device, options, env, stage, end, claims)?;
@@ -192,8 +196,10 @@ impl Mount {
         tx.set_sync();
         let result = self.enlarge_in(&mut tx, growth, free_blocks);
         tx.finish(result)?;
-        self.write_superblock_copies()?;
-        self.unmount()
+        // The growth is durable; a copy that cannot be written must not leave the log dirty.
+        let written = self.write_superblock_copies();
+        self.unmount()?;
+        written
     }
 
     fn enlarge_in(self: &Arc<Self>, tx: &mut Transaction, growth: &Growth, free_blocks: u64) -> Result<()> {

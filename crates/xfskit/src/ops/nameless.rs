@@ -11,14 +11,14 @@
 //! on the lists; a group is one transaction, so of it all or nothing is freed.
 //!
 //! Locking: the list of those that wait is not locked while inodes are. A group's inodes are locked in the order of
-//! their numbers, then the AG's headers.
+//! their numbers, then the AG's headers. No lock of an inode that is free already is held meanwhile.
 
 use super::Volume;
 use super::create::single;
 use crate::error::{Error, Result, caller};
 use crate::incore::Inode;
 use crate::inode::unlinked;
-use crate::space;
+use crate::space::{self, cluster};
 use crate::sync::atomic::Ordering;
 use crate::trans::{InoId, Reservation, Transaction, reservation_of};
 use std::sync::Arc;
@@ -54,7 +54,8 @@ impl Volume {
     /// Frees the inodes that wait since [`Self::drop_references_lazily`].
     ///
     /// # Errors
-    /// `Corrupt`, `Shutdown`. What is refused for want of space, or by the device, is freed later.
+    /// `Corrupt`, `Shutdown`. What is refused for want of space, or by the device, is freed later; so is what is
+    /// damaged, or keeps the log dirty.
     pub fn free_waiting(&self) -> caller::Result<()> {
         let waiting: Vec<InodeNumber> = std::mem::take(&mut *self.waiting.lock()).into_iter().collect();
         let geometry = &self.mount.geometry;
@@ -82,32 +83,47 @@ impl Volume {
     /// Frees inodes of one AG, as many in a transaction as it has room for. Where that is refused before anything has
     /// changed, they are freed one by one.
     fn free_group(&self, group: &[InodeNumber]) -> Result<()> {
-        let mut inodes = Vec::with_capacity(group.len());
+        let (mut left, mut result) = (Vec::with_capacity(group.len()), Ok(()));
         for number in group {
             match self.mount.inode(*number) {
-                Ok(inode) => inodes.push(inode),
+                Ok(inode) => left.push(inode),
                 // Another holder has let go of it since, and freed it.
                 Err(Error::Stale(_)) => {}
-                Err(error) => return Err(error),
+                Err(error) => result = result.and(self.put_off_one(*number, error)),
             }
         }
-        let mut left = &inodes[..];
         while !left.is_empty() {
-            let freed = match self.free_some(left) {
-                Ok(count) => count,
-                Err(Error::NoSpace | Error::Io { .. }) => {
-                    self.mount.journal.check()?;
-                    break;
+            match self.free_some(&left) {
+                Ok(rest) => left = rest,
+                Err(error) => {
+                    let is_refused =
+                        matches!(error, Error::NoSpace | Error::Io { .. }) && self.mount.journal.check().is_ok();
+                    let free = |inode: &Arc<Inode>| match is_refused {
+                        true => self.inactivate_or_put_off(inode),
+                        false => Err(Error::Stale(inode.number.0)),
+                    };
+                    // What is not freed now is tried again by a sync, and keeps the log dirty if that fails.
+                    let failed = left.iter().filter(|inode| free(inode).is_err()).map(|inode| inode.number);
+                    self.put_off.lock().extend(failed);
+                    return if is_refused { result } else { result.and(Err(error)) };
                 }
-                Err(error) => return Err(error),
-            };
-            left = &left[freed..];
+            }
         }
-        left.iter().try_for_each(|inode| self.inactivate_or_put_off(inode))
+        result
     }
 
-    /// Frees the first of these inodes in one transaction; how many are dealt with, one at least.
-    fn free_some(&self, inodes: &[Arc<Inode>]) -> Result<usize> {
+    /// Leaves an inode that cannot be read now to a sync.
+    fn put_off_one(&self, number: InodeNumber, error: Error) -> Result<()> {
+        self.put_off.lock().insert(number);
+        match error {
+            Error::Io { .. } => Ok(()),
+            error => Err(error),
+        }
+    }
+
+    /// Frees some of these inodes in one transaction, the first in any case; those that are not dealt with are
+    /// returned.
+    fn free_some(&self, inodes: &[Arc<Inode>]) -> Result<Vec<Arc<Inode>>> {
         let mount = &self.mount;
         let each = single(reservation_of(mount.reservations.ifree));
         let (_, log_bytes) = mount.journal.usage();
@@ -115,41 +131,60 @@ impl Volume {
         let blocks = space::inode_free_blocks(&mount.geometry, &mount.limits) * inodes.len() as u64;
         let all = Reservation { log_bytes: each.log_bytes * reserved as u32, ..each };
         let mut tx = self.begin(all.with_blocks(blocks).dipping())?;
-        let result = free_while_there_is_room(&mut tx, inodes, all.log_bytes - each.log_bytes);
-        let Freed { count, with_blocks } = tx.finish(result)?;
-        // They got blocks from a holder that came by their number, and has let go.
-        with_blocks.into_iter().try_for_each(|inode| self.inactivate_or_put_off(inode))?;
-        Ok(count)
+        let joined: Vec<InoId> = inodes.iter().map(|inode| tx.join_inode(inode)).collect();
+        let still: Vec<Still> = inodes.iter().zip(&joined).map(|(inode, ino)| still(&tx, inode, *ino)).collect();
+        if still.iter().any(|still| *still != Still::Waits) {
+            // Their locks are let go before an AG is waited for: a create that has the AG may take the number of one
+            // that was freed, and wait for its lock.
+            tx.commit()?;
+            let of = |wanted: Still| inodes.iter().zip(&still).filter(move |(_, still)| **still == wanted);
+            of(Still::HasBlocks).try_for_each(|(inode, _)| self.inactivate_or_put_off(inode))?;
+            return Ok(of(Still::Waits).map(|(inode, _)| Arc::clone(inode)).collect());
+        }
+        let result = free_while_there_is_room(&mut tx, &joined, all.log_bytes - each.log_bytes);
+        let count = tx.finish(result)?;
+        Ok(inodes[count..].to_vec())
     }
 }
 
-/// What a transaction has dealt with.
-struct Freed<'a> {
-    count: usize,
-    with_blocks: Vec<&'a Arc<Inode>>,
+/// What has become of an inode that waited.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Still {
+    Waits,
+    /// It got blocks from a holder that came by its number, and has let go.
+    HasBlocks,
+    /// It was freed, has a name, or a holder that will free it.
+    NotHere,
 }
 
-/// Frees those inodes that still wait, the first in any case, others until the transaction has taken so many bytes of
-/// the log. Those that have blocks now are returned.
-fn free_while_there_is_room<'a>(tx: &mut Transaction, inodes: &'a [Arc<Inode>], most_bytes: u32) -> Result<Freed<'a>> {
-    let joined: Vec<InoId> = inodes.iter().map(|inode| tx.join_inode(inode)).collect();
-    let (mut count, mut with_blocks) = (0, Vec::new());
-    for (inode, ino) in inodes.iter().zip(joined) {
-        if tx.is_dirty() && tx.log_bytes_so_far() > u64::from(most_bytes) {
+fn still(tx: &Transaction, inode: &Inode, ino: InoId) -> Still {
+    let state = tx.inode(ino);
+    let is_held = inode.opens.load(Ordering::Acquire) > 0;
+    if state.freed || state.core.mode == 0 || state.core.links > 0 || is_held {
+        Still::NotHere
+    } else if super::inactive::has_no_blocks(tx, ino) {
+        Still::Waits
+    } else {
+        Still::HasBlocks
+    }
+}
+
+/// Frees the first of these inodes, and others until the transaction has taken so many bytes of the log; how many.
+fn free_while_there_is_room(tx: &mut Transaction, inodes: &[InoId], most_bytes: u32) -> Result<usize> {
+    // What cannot be read is refused before the first change.
+    for ino in inodes {
+        let number = tx.inode(*ino).core.inode;
+        let (buffer, _) = cluster::read(tx, number)?;
+        tx.release(buffer);
+    }
+    let mut count = 0;
+    for ino in inodes {
+        if count > 0 && tx.log_bytes_so_far() > u64::from(most_bytes) {
             break;
         }
+        unlinked::remove(tx, *ino)?;
+        super::inactive::free_now(tx, *ino)?;
         count += 1;
-        let state = tx.inode(ino);
-        let is_held = inode.opens.load(Ordering::Acquire) > 0;
-        if state.freed || state.core.mode == 0 || state.core.links > 0 || is_held {
-            continue;
-        }
-        if !super::inactive::has_no_blocks(tx, ino) {
-            with_blocks.push(inode);
-            continue;
-        }
-        unlinked::remove(tx, ino)?;
-        super::inactive::free_now(tx, ino)?;
     }
-    Ok(Freed { count, with_blocks })
+    Ok(count)
 }

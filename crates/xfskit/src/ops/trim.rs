@@ -52,8 +52,8 @@ impl Volume {
             all.blocks += part.blocks;
         }
         if by == TrimBy::Zeros {
+            self.mount.journal.note_in_place();
             self.mount.journal.flush_contents()?;
-            self.mount.device.flush().map_err(|source| caller::Error::Io { offset: 0, source })?;
         }
         Ok(Trimmed { extents: all.extents, bytes: all.blocks << geometry.block_log })
     }

@@ -78,13 +78,11 @@ pub fn trim_ag(mount: &Arc<Mount>, number: AgNumber, trim: &Trim) -> Result<Give
     while at < trim.within.end {
         let mut tx = Transaction::holding(mount);
         let ag = Ag::lock(&mut tx, number)?;
-        let (found, next) = find_batch(&mut tx, ag, at..trim.within.end)?;
+        let (found, next) = find_batch(&mut tx, ag, at..trim.within.end, trim)?;
         for extent in without_busy(&tx, ag, &found) {
-            if extent.count >= trim.min_blocks {
-                give_back(mount, number, extent, trim.by)?;
-                done.extents += 1;
-                done.blocks += u64::from(extent.count);
-            }
+            give_back(mount, number, extent, trim.by)?;
+            done.extents += 1;
+            done.blocks += u64::from(extent.count);
         }
         at = next;
     }
@@ -92,7 +90,9 @@ pub fn trim_ag(mount: &Arc<Mount>, number: AgNumber, trim: &Trim) -> Result<Give
 }
 
 /// The free parts of `within`, as many as one hold of the AGF gives back, and where to go on.
-fn find_batch(tx: &mut Transaction, ag: Ag, within: Range<u32>) -> Result<(Vec<FreeExtent>, u32)> {
+///
+/// An extent is long enough as a whole, whatever part of it a batch has: what is busy of it counts, too.
+fn find_batch(tx: &mut Transaction, ag: Ag, within: Range<u32>, trim: &Trim) -> Result<(Vec<FreeExtent>, u32)> {
     let (mut found, mut blocks, mut reached) = (Vec::new(), 0, within.end);
     let mut tree = ag_tree::<Bnobt>(ag).cursor();
     let key = BlockKey { start: AgBlock(within.start), count: 0 };
@@ -103,7 +103,8 @@ fn find_batch(tx: &mut Transaction, ag: Ag, within: Range<u32>) -> Result<(Vec<F
     while let Some(extent) = next.filter(|extent| extent.start.0 < within.end) {
         let start = extent.start.0.max(within.start);
         let end = extent.end().min(within.end).min(start.saturating_add(BATCH_BLOCKS));
-        if start < end {
+        let whole = extent.end().min(trim.within.end) - extent.start.0.max(trim.within.start);
+        if start < end && whole >= trim.min_blocks {
             found.push(FreeExtent { start: AgBlock(start), count: end - start });
             blocks += end - start;
         }
