@@ -68,8 +68,8 @@ pub enum Command {
     Mount(MountArgs),
     /// Unmount, and wait until the image is closed
     Umount(MountPointArgs),
-    /// Show what an image is, or one that is mounted: label, features, sizes, free space, state of the journal; of a disk
-    /// with partitions or LVM2, what there is on it
+    /// Show what an image is, or one that is mounted: label, features, sizes, free space, state of the journal; of a
+    /// disk with partitions or LVM2, what there is on it
     #[command(after_help = examples::with(LIVE_NOTES, examples::INFO))]
     Info(InfoArgs),
     /// Grow an image, change its label or UUID, give its free space back to the host

@@ -76,8 +76,9 @@ pub const ZEROS: &str = "zeros, as far as was looked";
 fn hint_at(contents: &str) -> &'static str {
     match contents {
         MBR => {
-            "; name the device of the partition, or a part of the disk (disk.img#1). No copy of a superblock was found near the start and where an AG is \
-             likely to start: an XFS image that the table was written over with other AGs is found by xfs_repair -n"
+            "; name the device of the partition, or a part of the disk (disk.img#1). No copy of a superblock was found \
+             near the start and where an AG is likely to start: an XFS image that the table was written over with \
+             other AGs is found by xfs_repair -n"
         }
         ZEROS => "; 'xfskit mkfs' makes an image of it",
         _ => "",

@@ -283,6 +283,11 @@ fn mkfs_looks_at_the_part_before_it_writes() {
         assert!(code == 2 && text.contains("#2: it holds an XFS"), "{code} {text}");
         ok("mkfs IMAGE --small -q -f", &operand(disk, "#2"));
     }
+    for line in ["mkfs IMAGE --size 1G", "mkfs IMAGE --from /etc/alternatives"] {
+        let (code, text) = fails(line, &scratch.file("new.qcow2"));
+        assert!(code == 2 && text.contains("qemu-img create"), "{line}: {code} {text}");
+        assert!(!scratch.file("new.qcow2").exists());
+    }
     // No file is made under a name that means a part of a disk that is not there.
     let (code, text) = fails("mkfs IMAGE --size 1G", &scratch.file("none.img#3"));
     assert!(code == 6 && text.contains("none.img: no such"), "{code} {text}");

@@ -104,6 +104,25 @@ fn an_image_on_a_server_is_read_and_written() {
     repair_finds_nothing(&image);
 }
 
+/// A server that names no sizes takes blocks of 512 bytes.
+#[test]
+fn a_file_grows_by_parts_of_a_block() {
+    if !has("nbdkit") {
+        return;
+    }
+    let scratch = scratch();
+    let image = image(&scratch);
+    let server = Server::nbdkit(&scratch, &image, "--filter=noextents", &[]);
+    for _ in 0..50 {
+        let output =
+            common::with_input("write --others-kept-out --append IMAGE /file", &server.address, b"seventeen bytes!\n");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert_eq!(ok("cat IMAGE /file", &server.address), "seventeen bytes!\n".repeat(50));
+    drop(server);
+    repair_finds_nothing(&image);
+}
+
 #[test]
 fn addresses_that_are_wrong_are_named() {
     let codes = [

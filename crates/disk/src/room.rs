@@ -9,10 +9,10 @@
 //! an entry that points past the end. So the file is made longer, and that is made durable, before anything is
 //! allocated there: a table that did not arrive is then one of zeros, which refers to nothing.
 //!
-//! Invariant: everything that imago has allocated lies below `used` and what was asked for since that was found, and that
-//! is not above `durable`. It is an upper bound, since imago does not say what it allocates; `used` is found anew from
-//! the data in the file each time the file grows, with what writes in flight may still allocate. At a clean close the
-//! file gets its real length back.
+//! Invariant: everything that imago has allocated lies below `used` and what was asked for since that was found, and
+//! that is not above `durable`. It is an upper bound, since imago does not say what it allocates; `used` is found anew
+//! from the data in the file each time the file grows, with what writes in flight may still allocate. At a clean close
+//! the file gets its real length back.
 
 use crate::bytes::be_u32_at;
 use crate::qcow2::Lower;

@@ -23,7 +23,7 @@ use crate::limits::{InFlight, Permit};
 use crate::reply::Answer;
 use crate::stream::{Stream, Timed};
 use crate::wire::{self, Command, Request};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
@@ -101,6 +101,8 @@ pub struct NbdDevice {
     /// How many of them the last successful flush was for.
     flushed: Mutex<u64>,
     writes_zeroes: AtomicBool,
+    /// Held exclusively while a write of a part of a block reads and writes the block, and shared by all other writes.
+    blocks: RwLock<()>,
 }
 
 impl NbdDevice {
@@ -156,6 +158,7 @@ impl NbdDevice {
             ended: AtomicU64::new(1),
             flushed: Mutex::new(0),
             writes_zeroes: AtomicBool::new(export.has(wire::SEND_WRITE_ZEROES)),
+            blocks: RwLock::new(()),
             export,
         })
     }
@@ -276,6 +279,21 @@ impl NbdDevice {
         self.ask_for_pieces(pieces(range, self.piece_bytes), send, |_, _| {})
     }
 
+    /// Writes whole blocks.
+    fn write_blocks(&self, range: Range<u64>, data: &[u8]) -> io::Result<()> {
+        let start = range.start;
+        let zeros = if self.writes_zeroes.load(Ordering::Relaxed) { Zeros::AsRequest } else { Zeros::AsData };
+        let mut result = self.write_pieces(range.clone(), data, zeros);
+        let unsupported = result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::Unsupported);
+        let mut parts = pieces(range.clone(), self.piece_bytes).map(|piece| part(data, start, &piece));
+        if zeros == Zeros::AsRequest && unsupported && parts.any(is_zeros) {
+            self.writes_zeroes.store(false, Ordering::Relaxed);
+            result = self.write_pieces(range, data, Zeros::AsData);
+        }
+        self.ended.fetch_add(1, Ordering::SeqCst);
+        result
+    }
+
     /// The whole minimum blocks that contain a range.
     fn widened(&self, range: &Range<u64>) -> Range<u64> {
         let block = u64::from(self.export.minimum_bytes);
@@ -357,21 +375,17 @@ impl BlockDevice for NbdDevice {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let range = self.verify_range(offset, data.len() as u64)?;
         self.verify_may_write()?;
-        if self.widened(&range) != range {
-            let minimum = self.export.minimum_bytes;
-            let what = format!("the server takes writes in blocks of {minimum} bytes, not {range:?}");
-            return Err(self.error(io::ErrorKind::InvalidInput, &what));
+        let whole = self.widened(&range);
+        if whole == range {
+            let _others_may = self.blocks.read();
+            return self.write_blocks(range, data);
         }
-        let zeros = if self.writes_zeroes.load(Ordering::Relaxed) { Zeros::AsRequest } else { Zeros::AsData };
-        let mut result = self.write_pieces(range.clone(), data, zeros);
-        let unsupported = result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::Unsupported);
-        let mut parts = pieces(range.clone(), self.piece_bytes).map(|piece| part(data, offset, &piece));
-        if zeros == Zeros::AsRequest && unsupported && parts.any(is_zeros) {
-            self.writes_zeroes.store(false, Ordering::Relaxed);
-            result = self.write_pieces(range, data, Zeros::AsData);
-        }
-        self.ended.fetch_add(1, Ordering::SeqCst);
-        result
+        // The contents of files are written in pieces of any size.
+        let _alone = self.blocks.write();
+        let mut blocks = vec![0; (whole.end - whole.start) as usize];
+        self.read(whole.start, &mut blocks)?;
+        blocks[(range.start - whole.start) as usize..][..data.len()].copy_from_slice(data);
+        self.write_blocks(whole, &blocks)
     }
 
     fn flush(&self) -> io::Result<()> {

@@ -192,13 +192,14 @@ fn block_sizes_of_the_server_hold() {
     let mut back = vec![0; 10_000];
     device.read(4096 + 700, &mut back).unwrap();
     assert!(back == data[700..10_700]);
-    // Writes are not: another thread may write the rest of the block.
-    for (offset, bytes) in [(512, 4096), (4096, 512), (512, 512)] {
-        let error = device.write(offset, &vec![1; bytes]).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidInput);
-        assert!(error.to_string().contains("blocks of 4096 bytes"), "{error}");
+    // Writes of parts of blocks too, and the rest of the block stays.
+    let mut expected = [vec![0; 4096], data].concat();
+    for (offset, bytes) in [(4608, 4096), (4096, 512), (20_000, 1)] {
+        device.write(offset, &vec![1; bytes]).unwrap();
+        expected[offset as usize..][..bytes].fill(1);
     }
-    server.seen();
+    assert!(server.seen().iter().all(|one| one.offset % 4096 == 0 && one.bytes % 4096 == 0));
+    assert!(server.volatile()[..expected.len()] == expected);
     device.discard(4000, 100).unwrap();
     device.discard(4000, 8300).unwrap();
     assert_eq!(ranges(&server.seen(), TRIM), [(4096, 8192)]);
@@ -214,6 +215,24 @@ fn block_sizes_of_the_server_hold() {
     let device = server.open_writable().unwrap();
     device.write(3, &[1; 5]).unwrap();
     assert_eq!(device.sector_bytes(), 512);
+}
+
+#[test]
+fn threads_that_write_one_block_do_not_undo_each_other() {
+    let server = Server::start(Plan { blocks: Some((512, 4096, 1 << 20)), ..Plan::default() });
+    let device = server.open_writable().unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4_u8 {
+            let device = &device;
+            scope.spawn(move || {
+                for round in 0..100_u64 {
+                    device.write(round * 512 + u64::from(thread) * 128, &[thread + 1; 128]).unwrap();
+                }
+            });
+        }
+    });
+    let expected: Vec<u8> = (1..=4).flat_map(|byte| [byte; 128]).collect();
+    assert!(server.volatile()[..51_200] == expected.repeat(100));
 }
 
 #[test]

@@ -85,8 +85,7 @@ fn what_was_acknowledged_is_there_after_a_server_died() {
         let lower: Mutex<Option<Arc<Export>>> = Mutex::new(None);
         let make = |size_bytes: u64, pages: &Pages| -> Arc<dyn Lower> {
             let flags = if seed % 2 == 0 { USUAL } else { USUAL | CAN_MULTI_CONN };
-            // The contents of files are written in pieces of any size.
-            let blocks = Some((1, 4096, 1 << 20));
+            let blocks = [None, Some((1, 4096, 1 << 20))][seed as usize / 2 % 2];
             let server = Server::start(Plan { size: size_bytes as usize, flags, blocks, seed, ..Plan::default() });
             let device = server.open_writable().unwrap();
             for (page, bytes) in pages.iter().filter(|(_, bytes)| bytes.iter().any(|byte| *byte != 0)) {

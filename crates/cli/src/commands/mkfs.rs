@@ -12,6 +12,7 @@ use crate::unnamed::sync_names;
 use crate::xfsprogs::config;
 use anyhow::{Context, Result};
 use serde_json::json;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::sync::Arc;
 use xfskit::device::{BlockDevice, FileDevice, share_storage};
@@ -19,6 +20,8 @@ use xfskit::ondisk::Superblock;
 use xfskit::volume::{Caller, Environment, MountOptions, SetAttr, SystemEnvironment, Volume};
 use xfskit_mkfs::{Options, Reader, make, set_aside, verify};
 
+/// The ends of the names of virtual disks.
+const VIRTUAL: [&str; 7] = ["qcow2", "qcow", "vmdk", "vdi", "vhd", "vhdx", "qed"];
 /// The sector size of a file.
 const FILE_SECTOR_BYTES: usize = 512;
 
@@ -93,9 +96,16 @@ fn make_empty(args: &MkfsArgs, options: &Options) -> Result<Superblock> {
 /// The part of a disk that the operand names, if it does not name a file or device as it is.
 ///
 /// # Errors
-/// `Usage` for a size, which a part has itself; as [`open_existing_part`].
+/// `Usage` for a size, which a part has itself, and for a new file with the name of a virtual disk, which would not be
+/// one; as [`open_existing_part`].
 pub fn open_part(args: &MkfsArgs) -> Result<Option<Arc<dyn BlockDevice>>> {
     let part = open_existing_part(&args.image, args.overwrite())?;
+    let extension = args.image.extension().and_then(OsStr::to_str).filter(|extension| VIRTUAL.contains(extension));
+    if part.is_none() && !args.image.exists() && extension.is_some() {
+        let image = args.image.display();
+        let first = format!("make the disk first: qemu-img create -f qcow2 {image} SIZE");
+        return Err(Usage(format!("{image}: a new file would be a raw image; {first}")).into());
+    }
     if part.is_some() && args.size.is_some() {
         let image = args.image.display();
         return Err(
