@@ -103,7 +103,7 @@ impl Volume {
     ///
     /// # Errors
     /// `Superblock`, `Io`.
-    pub fn superblock_on(device: &dyn BlockDevice) -> caller::Result<RawSuperblock> {
+    pub(crate) fn superblock_on(device: &dyn BlockDevice) -> caller::Result<RawSuperblock> {
         Ok(read_superblock(device)?.raw().clone())
     }
 

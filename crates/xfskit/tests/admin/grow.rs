@@ -5,7 +5,7 @@ use std::path::Path;
 use xfskit::ondisk::ag::{Agf, AgflHeader, Agi};
 use xfskit::ondisk::new_ag::TreeRoots;
 use xfskit::ondisk::{AgBlock, AgNumber, Geometry, RawSuperblock, Superblock};
-use xfskit::volume::{Error, Growth, MountOptions, Volume};
+use xfskit::volume::{Error, Growth, MountOptions, NewUuid, Volume};
 use xfskit_testkit::{Reference, copy_image, kernel_mount, reference, scratch, scrub};
 use zerocopy::FromBytes;
 
@@ -142,6 +142,44 @@ fn headers_are_those_of_the_kernel() {
     for options in SHAPES {
         compare(&reference, options);
     }
+}
+
+#[test]
+fn headers_are_those_of_the_7_2_kernel_which_mounts_what_grew() {
+    let Some(reference) = reference() else { return };
+    for (options, bytes) in [(SHAPES[0], 520 * MIB), (SHAPES[1], 333 * MIB)] {
+        let folder = scratch();
+        let (ours, kernels) = (folder.image("ours.img", OLD_MIB * MIB), folder.file("kernels.img"));
+        reference.mkfs(&ours, options);
+        let fs = open(&ours);
+        fill(&fs, 40);
+        fs.unmount().unwrap();
+        copy_image(&ours, &kernels);
+        [&ours, &kernels].into_iter().for_each(|image| set_size(image, bytes));
+        let run = reference.uml(&kernels, "mount /dev/ubda /mnt && xfs_growfs /mnt && umount /mnt");
+        assert_eq!(run.status, 0, "{}", run.output);
+        let growth = grow(&ours, bytes);
+        assert_as_the_kernels(&ours, &kernels, growth.old_ags, &format!("{options:?} to {bytes} bytes"));
+        open(&ours).set_uuid(NewUuid::Random).unwrap();
+        let run = reference.uml(&ours, "mount /dev/ubda /mnt && ls /mnt | wc -l && touch /mnt/new && umount /mnt");
+        assert_eq!((run.status, run.output.trim()), (0, "40"));
+        reference.repair_finds_nothing(&ours);
+    }
+}
+
+#[test]
+fn an_external_log_is_used() {
+    let Some(reference) = reference() else { return };
+    let folder = scratch();
+    let (image, log) = (folder.image("image", OLD_MIB * MIB), folder.image("log", 100 * MIB));
+    reference.mkfs(&image, &["-l", &format!("logdev={},size=64m", log.display())]);
+    set_size(&image, 500 * MIB);
+    let options = MountOptions::default();
+    let none = Volume::grow(device(&image), None, options.clone(), 500 * MIB);
+    assert!(matches!(none, Err(Error::NoLogDevice)), "{none:?}");
+    let growth = Volume::grow(device(&image), Some(device(&log)), options, 500 * MIB).unwrap();
+    assert!(growth.new_ags > growth.old_ags);
+    assert_eq!(reference.repair_findings(&image, Some(&log)), None);
 }
 
 #[test]
