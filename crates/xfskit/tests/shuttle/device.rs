@@ -135,6 +135,26 @@ impl BlockDevice for Device {
         Ok(())
     }
 
+    /// What was discarded is as in the image before, or zeros.
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.turn();
+        let (end, mut state) = (offset + length, self.state());
+        let sectors: Vec<u64> =
+            state.durable.range(offset / SECTOR as u64..end / SECTOR as u64).map(|(sector, _)| *sector).collect();
+        for sector in sectors {
+            state.durable.remove(&sector);
+        }
+        for (_, at, data) in &mut state.unflushed {
+            let (from, to) = (offset.max(*at), end.min(*at + data.len() as u64));
+            if from < to {
+                data[(from - *at) as usize..(to - *at) as usize].fill(0);
+            }
+        }
+        drop(state);
+        self.turn();
+        Ok(())
+    }
+
     /// What was written before the flush began is durable when it ends.
     fn flush(&self) -> io::Result<()> {
         let last = self.state().writes;

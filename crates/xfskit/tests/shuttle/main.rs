@@ -14,6 +14,7 @@
 //! | `freed` | write-back of inodes whose blocks get another owner |
 //! | `names` | renames in both directions, links, removals, inactivation |
 //! | `counts` | reservations when hardly anything is free, and what threads keep |
+//! | `trims` | files that are written, and removed, while free space is given back |
 //! | `chains` | chains that roll and chains that begin, with too little log for all |
 #![cfg(shuttle)]
 
@@ -26,6 +27,7 @@ mod freed;
 mod fsyncs;
 mod journal;
 mod names;
+mod trims;
 
 use device::Device;
 use shuttle::rand::{Rng, thread_rng};
