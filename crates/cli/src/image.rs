@@ -98,6 +98,10 @@ fn open_part(operand: &Path, access: Access, unnamed: Unnamed, warnings: Warning
     let opened = operand::open(operand, access, unnamed)?;
     if warnings == Warnings::Printed {
         warn_of_holders(operand, &opened.holders);
+        for file in &opened.elsewhere {
+            let (name, file) = (operand.display(), file.display());
+            screen::report(&format!("{name}: warning: it names {file}, whose contents are shown as the disk's"));
+        }
     }
     Ok(opened.device)
 }

@@ -32,6 +32,8 @@ pub struct Opened {
     pub name: String,
     /// Those who may change the disk while it is read here.
     pub holders: Vec<Holder>,
+    /// Files in other folders that the disk itself names: what they contain is shown as the disk's.
+    pub elsewhere: Vec<PathBuf>,
 }
 
 /// Disks that this process has open, and the parts of them that are in use.
@@ -110,12 +112,15 @@ impl GrowingPart {
 /// # Errors
 /// As [`open`].
 pub fn open_to_grow(operand: &Path) -> Result<Growing> {
-    if is_plain(operand)? {
+    let decoded = decode(operand)?;
+    let disks = open_disks(&decoded, Access::Write)?;
+    let chosen = disks.find(&decoded.part, Unnamed::OnlyXfs)?;
+    let (device, part) = (chosen.device, chosen.part);
+    if part == Part::Whole && is_plain(operand)? {
+        // Locks of one file exclude each other, within this program too.
+        drop((disks, device));
         return Ok(Growing::File(open_device(operand, Access::Write)?));
     }
-    let disks = open_disks(&decode(operand)?, Access::Write)?;
-    let chosen = disks.find(&decode(operand)?.part, Unnamed::OnlyXfs)?;
-    let (device, part) = (chosen.device, chosen.part);
     // What cannot grow keeps its size.
     let most_bytes = match part {
         Part::Partition(_) => disks.most_bytes(&part)?,
@@ -238,7 +243,8 @@ fn take(shared: &Arc<Shared>, operand: &Operand, chosen: Chosen, access: Access)
     let holders = shared.disks.holders().to_vec();
     let device =
         Arc::new(PartDevice { device: Arc::clone(&chosen.device), access, chosen, shared: Arc::clone(shared) });
-    Ok(Some(Opened { device, name, holders }))
+    let elsewhere = shared.disks.elsewhere();
+    Ok(Some(Opened { device, name, holders, elsewhere }))
 }
 
 /// A part in use.

@@ -6,7 +6,7 @@ use crate::exit::Usage;
 use crate::image::open_device;
 use crate::operand;
 use anyhow::{Context, Result};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xfskit::device::{Access, BlockDevice, FileDevice, OpenError};
 use xfskit_disk::Unnamed;
@@ -26,7 +26,10 @@ pub fn open_existing_part(operand: &Path, overwrite: Overwrite) -> Result<Option
     if overwrite != Overwrite::Anything {
         let shown = || opened.name.clone();
         let found = disk_format(&*opened.device).with_context(shown)?;
-        verify_overwritable(&opened.name, &*opened.device, found, Extent::Disk, overwrite).with_context(shown)?;
+        // Files say where their holes are, so that all of it can be searched; a device would have to be read.
+        let is_file = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|data| data.is_file());
+        let extent = if operand::files(operand).iter().all(is_file) { Extent::File } else { Extent::Disk };
+        verify_overwritable(&opened.name, &*opened.device, found, extent, overwrite).with_context(shown)?;
     }
     Ok(Some(opened.device))
 }

@@ -207,3 +207,17 @@ fn a_mount_is_labelled_and_trimmed_and_gives_back_what_is_freed() {
         reference.repair_finds_nothing(&prepared.image);
     }
 }
+
+/// A longer file would hide that its end is missing.
+#[test]
+fn an_image_that_was_cut_short_does_not_grow() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    let file = File::options().write(true).open(&image).unwrap();
+    file.set_len(300 * MIB).unwrap();
+    for line in ["admin grow IMAGE 1G", "admin grow IMAGE"] {
+        let (code, message) = fails(line, &image);
+        assert!(code == 3 && message.contains("cut short"), "{line}: {code} {message}");
+        assert_eq!(file.metadata().unwrap().len(), 300 * MIB);
+    }
+}

@@ -456,7 +456,8 @@ fn a_killed_server_is_named_and_its_journal_replayed() {
         }
         fs::write(dir.join("file"), "durable").unwrap();
         fs::File::open(dir.join("file")).unwrap().sync_all().unwrap();
-        server.kill().unwrap();
+        // Its parent, which was started, would see the image closed.
+        common::mounts::signal(common::mounts::server_of(disk), "-KILL");
         server.wait().unwrap();
         run("umount", &["-l", dir.to_str().unwrap()]);
         if disk == &image {
@@ -531,4 +532,115 @@ fn a_partition_and_its_filesystem_grow() {
     }
     let boot = operand(&scratch.file("gpt.img"), "#1");
     assert_ne!(fails("admin grow IMAGE", &boot).0, 0);
+}
+
+/// A part that is named by its first byte ends where the partition ends, and what lies between two before the next.
+#[test]
+fn an_offset_reaches_no_other_partition() {
+    if !have(&PROGRAMS[1..]) {
+        return;
+    }
+    let scratch = scratch();
+    let disk = table(&scratch, "gpt.img", GPT, MIB);
+    let (root, boot) = (operand(&disk, "#2"), operand(&disk, "#offset=1M"));
+    ok("mkfs IMAGE -f -q --small -L kept", &root);
+    ok("mkfs IMAGE -f -q --small -L first", &boot);
+    assert!(ok("admin grow IMAGE", &boot).contains("as before"));
+    let (code, message) = fails("admin grow IMAGE 60M", &boot);
+    assert!(code == 2 && message.contains("its limit"), "{code} {message}");
+    assert!(ok("info IMAGE", &root).contains("\"kept\"") && ok("check IMAGE", &root).contains("no faults"));
+    let (code, message) = fails("mkfs IMAGE -q --small", &operand(&disk, "#offset=33M"));
+    assert!(code != 0, "{message}");
+}
+
+#[test]
+fn partitions_that_overlap_are_named_and_not_written() {
+    if !have(&PROGRAMS[1..]) {
+        return;
+    }
+    let scratch = scratch();
+    let disk = scratch.image("overlap.img", 168 * MIB);
+    common::disks::run_with(
+        "sfdisk",
+        &["-q", "--force", disk.to_str().unwrap()],
+        "label: dos\nstart=1MiB,size=80MiB\n",
+    );
+    common::disks::run_with("sfdisk", &["-q", "--force", "-a", disk.to_str().unwrap()], "start=90MiB,size=40MiB\n");
+    ok("mkfs IMAGE -f -q --small", &operand(&disk, "#1"));
+    // sfdisk makes no such table: the second entry's start is changed to 64 MiB.
+    let mut bytes = fs::read(&disk).unwrap();
+    bytes[446 + 16 + 8..446 + 16 + 12].copy_from_slice(&(64u32 * 2048).to_le_bytes());
+    fs::write(&disk, bytes).unwrap();
+    assert!(ok("info IMAGE", &disk).contains("have bytes in common"));
+    for part in ["#1", "#2"] {
+        let (_, message) = fails("mkfs IMAGE -f -q --small", &operand(&disk, part));
+        assert!(message.contains("have bytes in common"), "{message}");
+    }
+    assert!(ok("check IMAGE", &operand(&disk, "#1")).contains("no faults"));
+}
+
+/// One byte that is not zero, anywhere, is something.
+#[test]
+fn all_of_a_part_is_searched_before_it_is_written_over() {
+    if !have(&PROGRAMS) {
+        return;
+    }
+    let scratch = scratch();
+    let disk = scratch.image("disk.img", 2048 * MIB);
+    common::disks::run_with("sfdisk", &["-q", disk.to_str().unwrap()], "label: gpt\nstart=1MiB\n");
+    let part = operand(&disk, "#1");
+    std::os::unix::fs::FileExt::write_all_at(&fs::File::options().write(true).open(&disk).unwrap(), b"x", 700_123_456)
+        .unwrap();
+    let (code, message) = fails("mkfs IMAGE -q", &part);
+    assert!(code == 2 && message.contains("699074880 is not zero"), "{code} {message}");
+    let image = scratch.file("disk.qcow2");
+    run("qemu-img", &["convert", "-O", "qcow2", disk.to_str().unwrap(), image.to_str().unwrap()]);
+    let (code, message) = fails("mkfs IMAGE -q", &operand(&image, "#1"));
+    assert!(code == 2 && message.contains("is not zero"), "{code} {message}");
+}
+
+/// A virtual disk may name any file that the user may read.
+#[test]
+fn a_disk_that_names_files_elsewhere_is_warned_of() {
+    if !have(&["qemu-img"]) {
+        return;
+    }
+    let scratch = scratch();
+    let folder = scratch.file("other");
+    fs::create_dir(&folder).unwrap();
+    let base = folder.join("base.img");
+    ok("mkfs IMAGE --size 400M -q", &base);
+    let (near, far) = (scratch.file("near.qcow2"), scratch.file("far.qcow2"));
+    let make = |image: &Path, base: &Path| {
+        run(
+            "qemu-img",
+            &["create", "-q", "-f", "qcow2", "-F", "raw", "-b", base.to_str().unwrap(), image.to_str().unwrap()],
+        );
+    };
+    make(&far, &base);
+    copy(&base, &scratch.file("beside.img"), 0, 400 * MIB);
+    make(&near, Path::new("beside.img"));
+    let warned =
+        |image: &Path| String::from_utf8(xfskit(["ls".as_ref(), image.as_os_str(), "/".as_ref()]).stderr).unwrap();
+    assert!(warned(&far).contains("other/base.img, whose contents are shown"), "{}", warned(&far));
+    assert!(!warned(&near).contains("whose contents"), "{}", warned(&near));
+}
+
+/// A disk with sectors of 4096 bytes takes no filesystem with smaller ones: no kernel would mount it there.
+#[test]
+fn a_filesystem_has_the_sectors_of_its_disk() {
+    if !root() || !have(&PROGRAMS[1..]) {
+        return;
+    }
+    let scratch = scratch();
+    let disk = scratch.image("large.img", 400 * MIB);
+    let attached = Command::new("losetup").args(["-f", "--show", "-b", "4096"]).arg(&disk).output().unwrap();
+    if !attached.status.success() {
+        return skip("no loop device with sectors of 4096 bytes");
+    }
+    let device = PathBuf::from(String::from_utf8(attached.stdout).unwrap().trim());
+    let made = ok("mkfs IMAGE -q", &device);
+    let shown = ok("info IMAGE", &device);
+    run("losetup", &["-d", device.to_str().unwrap()]);
+    assert!(made.is_empty() && shown.contains("sectsz=4096"), "{shown}");
 }

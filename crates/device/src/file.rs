@@ -8,12 +8,13 @@ use crate::BlockDevice;
 use crate::holders::{self, Holder};
 use crate::locks::{LockFor, Locks, Refusal, is_locked_here};
 use crate::loop_device::FileId;
+use crate::sysfs::Sysfs;
 use rustix::fs::{FallocateFlags, OFlags};
 use std::fmt;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,9 @@ use std::time::{Duration, Instant};
 /// the unmount.
 const LEAVING: Duration = Duration::from_secs(3);
 const LEAVING_PAUSE: Duration = Duration::from_millis(10);
+
+/// The sector of a file: a host's filesystem writes no less at once.
+const FILE_SECTOR_BYTES: usize = 512;
 
 /// What a device is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +139,7 @@ impl fmt::Display for Names<'_> {
 pub struct FileDevice {
     file: File,
     size_bytes: u64,
+    sector_bytes: usize,
     access: Access,
     holders: Vec<Holder>,
     /// The locks of the image, and those of the files below a loop device.
@@ -320,7 +325,10 @@ impl FileDevice {
         let io_error = |source| failure(path, source);
         let size_bytes = io::Seek::seek(&mut &file, io::SeekFrom::End(0)).map_err(io_error)?;
         let metadata = file.metadata().map_err(io_error)?;
-        let mut device = Self { file, size_bytes, access, holders: Vec::new(), _locks: Vec::new() };
+        let is_device = metadata.file_type().is_block_device();
+        let sector_bytes = if is_device { Sysfs::of_system().sector_bytes(metadata.rdev()) } else { None };
+        let sector_bytes = sector_bytes.unwrap_or(FILE_SECTOR_BYTES);
+        let mut device = Self { file, size_bytes, sector_bytes, access, holders: Vec::new(), _locks: Vec::new() };
         if access == Access::ReadUnlocked {
             return Ok(device);
         }
@@ -442,6 +450,10 @@ fn lock_alone(path: &Path, file: &File, metadata: &Metadata, access: Access) -> 
 impl BlockDevice for FileDevice {
     fn size_bytes(&self) -> u64 {
         self.size_bytes
+    }
+
+    fn sector_bytes(&self) -> usize {
+        self.sector_bytes
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {

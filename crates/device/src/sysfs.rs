@@ -106,6 +106,13 @@ impl Sysfs {
         std::iter::once(dir).chain(partitions).collect()
     }
 
+    /// The unit that a block device writes atomically, in bytes.
+    pub(crate) fn sector_bytes(&self, device: u64) -> Option<usize> {
+        let dir = self.dir(device).canonicalize().ok()?;
+        let text = fs::read_to_string(disk_of(&dir).join("queue/physical_block_size")).ok()?;
+        text.trim().parse().ok().filter(|bytes: &usize| bytes.is_power_of_two() && *bytes >= 512)
+    }
+
     /// Whether a block device is read-only. The kernel lets it be opened for writing, but then each write fails.
     pub(crate) fn is_read_only(&self, device: &Metadata) -> bool {
         device.file_type().is_block_device() && is_one(&self.dir(device.rdev()).join("ro"))

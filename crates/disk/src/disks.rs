@@ -208,6 +208,15 @@ impl Disks {
         pairs.filter(|(partition, _)| is_meant(partition)).map(|(_, found)| found).collect()
     }
 
+    /// Files below virtual disks (backing files, extents) that lie in other folders than the disk that names them. A
+    /// disk that was made to deceive may name any file that the user may read.
+    pub fn elsewhere(&self) -> Vec<PathBuf> {
+        let folder = |path: &Path| path.canonicalize().ok().and_then(|path| path.parent().map(Path::to_path_buf));
+        let below = self.disks.iter().flat_map(|disk| disk.below.iter().map(|below| (&disk.path, below)));
+        let outside = below.filter(|(disk, below)| folder(disk) != folder(below));
+        outside.map(|(_, below)| below.clone()).collect()
+    }
+
     /// Whether a partition or a volume contains anything that is known, so that the disk is not itself a filesystem
     /// whose first sector was overwritten by a table.
     pub fn holds_known_parts(&self) -> bool {
@@ -229,7 +238,10 @@ impl Disks {
         let part = Part::Offset(offset);
         let disk = self.whole(&part)?.device;
         let refuse = |why: &str| self.refuse(&part, PartFault::Unusable, why);
-        let end = disk.size_bytes();
+        // What lies in a partition ends with it, and what lies between two ends before the next.
+        let bounds = self.disks[0].partitions.iter().filter(|found| found.device.is_ok());
+        let bounds = bounds.flat_map(|found| &found.extents).flat_map(|(_, range)| [range.start, range.end]);
+        let end = bounds.filter(|&bound| bound > offset).min().unwrap_or(u64::MAX).min(disk.size_bytes());
         let Some(length) = end.checked_sub(offset).filter(|&length| length > 0) else {
             return Err(refuse(&format!("the disk has only {end} bytes")));
         };
@@ -256,24 +268,50 @@ fn read_disk(number: usize, container: Container, access: Access) -> Disk {
     warnings.extend(table.iter().flat_map(|table| table.warnings.iter().cloned()));
     let mut partitions = Vec::new();
     for partition in table.iter().flat_map(|table| &table.partitions) {
-        let mut found = read_partition(number, &device, partition, access, &mut warnings);
+        let sector_bytes = match table.as_ref().map(|table| table.kind) {
+            Some(TableKind::Gpt { sector_bytes }) => sector_bytes as usize,
+            _ => 512,
+        };
+        let mut found = read_partition(number, &device, (partition, sector_bytes), access, &mut warnings);
         if table.as_ref().is_some_and(|table| table.kind == TableKind::Mbr && is_extended(&partition.kind)) {
             found.contents = Contents::default();
             found.device = Err("it is the extended partition, which contains the logical ones".into());
         }
         partitions.push(found);
     }
+    refuse_overlaps(&mut partitions, access, &mut warnings);
     let (size_bytes, device) = (device.size_bytes(), Ok(device));
     let contents = read_contents(&device, &mut warnings);
     let whole = Found { part: Part::Whole, size_bytes, contents, device, extents: vec![(number, 0..size_bytes)] };
     Disk { path, format, below, whole, table, partitions, warnings }
 }
 
+/// Partitions that have bytes in common are read, and not written: to write one changes the other.
+fn refuse_overlaps(partitions: &mut [Found], access: Access, warnings: &mut Vec<String>) {
+    for second in 1..partitions.len() {
+        let (before, rest) = partitions.split_at_mut(second);
+        // The extended partition, which contains others, is no device.
+        for first in before.iter_mut().filter(|first| first.device.is_ok()) {
+            let meet = |(_, a): &Place, (_, b): &Place| a.start < b.end && b.start < a.end;
+            let overlap = first.extents.iter().any(|a| rest[0].extents.iter().any(|b| meet(a, b)));
+            if !overlap || rest[0].device.is_err() {
+                continue;
+            }
+            let what = format!("{} and {} have bytes in common", first.part, rest[0].part);
+            if access == Access::Write {
+                let why = || Err(format!("{what}: what is written to one would change the other"));
+                (first.device, rest[0].device) = (why(), why());
+            }
+            warnings.push(what);
+        }
+    }
+}
+
 /// A partition of a disk. One that reaches past the end of the disk is read as far as the disk goes, and not written.
 fn read_partition(
     disk_number: usize,
     disk: &Arc<dyn BlockDevice>,
-    partition: &Partition,
+    (partition, sector_bytes): (&Partition, usize),
     access: Access,
     warnings: &mut Vec<String>,
 ) -> Found {
@@ -286,6 +324,7 @@ fn read_partition(
         }
     }
     let window = Window::new(vec![Segment::linear(Arc::clone(disk), partition.offset, length)]);
+    let window = window.map(|window| window.with_sectors(sector_bytes));
     let device = window.map(|window| Arc::new(window) as Arc<dyn BlockDevice>).map_err(|error| error.to_string());
     Found {
         part: Part::Partition(partition.number),

@@ -5,7 +5,7 @@
 //! #3            partition 3                       #uuid=UUID       the filesystem with this UUID
 //! #label=root   the filesystem with this label    #partuuid=UUID   the partition with this UUID in the table
 //! #partlabel=x  the partition with this name      #lv=GROUP/NAME   a logical volume
-//! #offset=1M    everything from this byte on      #whole           the disk as one volume, whatever its table says
+//! #offset=1M    from this byte on                 #whole           the disk as one volume, whatever its table says
 //! ```
 //! A file whose name is the whole operand wins, so no file becomes unreachable. Several files, with commas between, are
 //! for groups of LVM2 with several disks.

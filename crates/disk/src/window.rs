@@ -76,6 +76,8 @@ pub struct Window {
     /// The segments, each with its first byte in the window.
     segments: Vec<(u64, Segment)>,
     size_bytes: u64,
+    /// The least that its sectors have.
+    sector_bytes: usize,
     /// Each device once.
     devices: Vec<Arc<dyn BlockDevice>>,
 }
@@ -100,7 +102,7 @@ impl Window {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn new(segments: Vec<Segment>) -> io::Result<Self> {
-        let mut window = Self { segments: Vec::new(), size_bytes: 0, devices: Vec::new() };
+        let mut window = Self { segments: Vec::new(), size_bytes: 0, sector_bytes: 512, devices: Vec::new() };
         for segment in segments {
             segment.verify()?;
             for stripe in &segment.stripes {
@@ -116,6 +118,12 @@ impl Window {
             return Err(invalid("it has no segment"));
         }
         Ok(window)
+    }
+
+    /// The same with sectors of this size at least: those of a disk, of which this is a copy in a file.
+    #[must_use]
+    pub fn with_sectors(self, sector_bytes: usize) -> Self {
+        Self { sector_bytes, ..self }
     }
 
     /// The parts of other devices that the window consists of.
@@ -188,7 +196,8 @@ impl BlockDevice for Window {
     }
 
     fn sector_bytes(&self) -> usize {
-        self.devices.iter().map(|device| device.sector_bytes()).max().unwrap_or(512)
+        let own = self.devices.iter().map(|device| device.sector_bytes()).max();
+        own.unwrap_or(self.sector_bytes).max(self.sector_bytes)
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {

@@ -47,7 +47,6 @@ impl Mounting {
         match made {
             Ok((kept, report)) => {
                 mounting.report = kept;
-                mounting.entry.as_deref().inspect(|entry| read_ahead::widen(entry));
                 Ok((mounting, connection, report))
             }
             Err(error) => {
@@ -55,6 +54,12 @@ impl Mounting {
                 Err(MountError::Mount(error))
             }
         }
+    }
+
+    /// To be called when the server serves: what the kernel would set anew with the answer to its first request is set
+    /// then.
+    pub fn begin(&self) {
+        self.entry.as_deref().inspect(|entry| read_ahead::widen(entry));
     }
 
     /// A handle for unmounting.

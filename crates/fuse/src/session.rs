@@ -194,7 +194,10 @@ impl Session {
             }
         };
         match Serving::over(filesystem, connection, report, options) {
-            Ok(serving) => Ok(Self { serving, mounting }),
+            Ok(serving) => {
+                mounting.begin();
+                Ok(Self { serving, mounting })
+            }
             Err(error) => {
                 mounting.undo();
                 Err(error)

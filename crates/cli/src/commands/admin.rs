@@ -14,7 +14,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use xfskit::device::{Access, BlockDevice, FileDevice};
-use xfskit::volume::{Growth, TrimBy, Trimmed, Volume};
+use xfskit::ondisk::{Corruption, Superblock};
+use xfskit::volume::{Error, Growth, TrimBy, Trimmed, Volume};
 use xfskit_disk::Unnamed;
 
 /// A partition has a whole number of sectors, of whatever size.
@@ -88,9 +89,24 @@ fn limit(path: &Path, bytes: u64) -> anyhow::Error {
     Usage(format!("{name}: it has room for {bytes} bytes, which is its limit: make the disk larger first")).into()
 }
 
+/// Refuses an image that is shorter than its filesystem: longer, it would look whole.
+fn expect_whole(path: &Path, superblock: &Superblock, has_bytes: u64) -> Result<()> {
+    let raw = superblock.raw();
+    let needs = raw.data_blocks.get() << raw.block_log;
+    if has_bytes >= needs {
+        return Ok(());
+    }
+    let found = format!(
+        "it has {has_bytes} bytes of {needs}: it was cut short; its end has to come back from where it was copied"
+    );
+    let error = Error::from(Corruption::new("image", "as long as the filesystem").found(found));
+    Err(anyhow::Error::from(error).context(path.display().to_string()))
+}
+
 /// The size in bytes that the arguments ask for, of an image that is `has_bytes` long unless they say another one.
 fn wanted_bytes(args: &GrowArgs, device: &dyn BlockDevice, has_bytes: u64) -> Result<u64> {
     let superblock = superblock_of(&args.image.image, device)?;
+    expect_whole(&args.image.image, &superblock, device.size_bytes())?;
     let raw = superblock.raw();
     let old = raw.data_blocks.get() << raw.block_log;
     let bytes = match args.size {

@@ -103,7 +103,7 @@ fn find_batch(tx: &mut Transaction, ag: Ag, within: Range<u32>, trim: &Trim) -> 
     while let Some(extent) = next.filter(|extent| extent.start.0 < within.end) {
         let start = extent.start.0.max(within.start);
         let end = extent.end().min(within.end).min(start.saturating_add(BATCH_BLOCKS));
-        let whole = extent.end().min(trim.within.end) - extent.start.0.max(trim.within.start);
+        let whole = extent.end().min(trim.within.end).saturating_sub(extent.start.0.max(trim.within.start));
         if start < end && whole >= trim.min_blocks {
             found.push(FreeExtent { start: AgBlock(start), count: end - start });
             blocks += end - start;

@@ -119,6 +119,7 @@ impl Mount<'_> {
     /// The mount can be used.
     fn begin(&mut self) {
         let Some(mounting) = &self.mounting else { return };
+        mounting.begin();
         let unmounter = mounting.unmounter(Arc::clone(self.server) as _);
         if let Some(mut signals) = self.signals.take() {
             let unmounter = unmounter.clone();
