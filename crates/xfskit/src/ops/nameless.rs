@@ -103,7 +103,8 @@ impl Volume {
                         false => Err(Error::Stale(inode.number.0)),
                     };
                     // What is not freed now is tried again by a sync, and keeps the log dirty if that fails.
-                    let failed = left.iter().filter(|inode| free(inode).is_err()).map(|inode| inode.number);
+                    let failed: Vec<InodeNumber> =
+                        left.iter().filter(|inode| free(inode).is_err()).map(|inode| inode.number).collect();
                     self.put_off.lock().extend(failed);
                     return if is_refused { result } else { result.and(Err(error)) };
                 }
