@@ -135,6 +135,61 @@ fn whiteouts_remove_what_lower_layers_have_in_any_order_of_the_archive() {
     assert!(has(".wh.gone") && has("gone") && has("was-a-dir") && !has("was-a-dir/x") && has("was-a-file/y"));
 }
 
+/// What a layer above a system whose `lib` is a link has: the entries of an archive, and the files that are to be there.
+const OVER_LINKS: [(&[&str], &str); 5] = [
+    (&["lib/new"], "usr/lib/new usr/lib/old"),
+    (&["lib/.wh.old", "lib/new"], "usr/lib/new"),
+    (&["lib/.wh..wh..opq", "usr/lib/new"], "usr/lib/new"),
+    (&["out/new"], "etc/new usr/lib/old"),
+    (&["none/new"], "later/on/new usr/lib/old"),
+];
+
+/// The base of [`OVER_LINKS`].
+fn linked_base(scratch: &Scratch) -> PathBuf {
+    let base = scratch.file("linked");
+    make(&base, &["usr/lib/old", "etc/"]);
+    for (link, target) in [("lib", "usr/lib"), ("out", "../../../etc"), ("none", "/later/on"), ("loop", "loop")] {
+        std::os::unix::fs::symlink(target, base.join(link)).unwrap();
+    }
+    base
+}
+
+#[test]
+fn a_layer_follows_the_links_of_lower_layers_and_never_out_of_the_image() {
+    let scratch = scratch();
+    let (base, image) = (linked_base(&scratch), scratch.file("a.img"));
+    let outside = Path::new("/later");
+    assert!(!outside.exists());
+    for (number, (entries, expected)) in OVER_LINKS.iter().enumerate() {
+        let upper = scratch.file(&format!("upper{number}"));
+        make(&upper, entries);
+        let archive = scratch.file("upper.tar");
+        fs::write(&archive, run(Command::new("tar").arg("-C").arg(&upper).arg("-c").args(*entries)).stdout).unwrap();
+        let has_whiteouts = entries[0].contains(".wh.");
+        // A folder has an entry for each directory, an archive need not have one.
+        for source in [&upper, &archive] {
+            let whiteouts = if has_whiteouts { " --whiteouts" } else { "" };
+            let from = format!(" --from {} --from {}", base.display(), source.display());
+            if source == &upper && expected.contains("later") {
+                // The directory has an entry and the link leads nowhere.
+                continue;
+            }
+            ok(&format!("mkfs -f -q IMAGE --size auto{whiteouts}{from}"), &image);
+            let Some(found) = files(&image) else { return };
+            let paths: Vec<&str> = found.iter().map(|(path, _)| path.as_str()).collect();
+            assert_eq!(paths.join(" "), *expected, "{entries:?} in {}", source.display());
+            assert!(ok("ls -l IMAGE /", &image).contains("lib -> usr/lib"));
+        }
+    }
+    assert!(!outside.exists());
+    let entry =
+        run(Command::new("tar").arg("-C").arg(&base).args(["-c", "--transform=s,^etc$,loop/new,", "etc"])).stdout;
+    fs::write(scratch.file("loop.tar"), entry).unwrap();
+    let from = format!("--from {} --from {}", base.display(), scratch.file("loop.tar").display());
+    let (_, message) = fails(&format!("mkfs -f -q IMAGE --size auto {from}"), &image);
+    assert!(message.contains("loop") && message.contains("links"), "{message}");
+}
+
 /// An archive whose files come in the reverse order of their names, folders behind what is in them.
 fn reversed(dir: &Path) -> Vec<u8> {
     let find = run(Command::new("find").current_dir(dir).args([".", "-depth"]));

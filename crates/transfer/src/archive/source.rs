@@ -7,15 +7,17 @@ use super::reader::{Reader, padding};
 use super::sparse::{self, Parts};
 use super::{BLOCK, acl, pax};
 use crate::error::{Losses, Result, TransferError, shown};
-use crate::event::{Contents, Event, Kind, MAX_INLINE_BYTES, Meta, Node, PIECE_BYTES, is_not_the_files, is_portable};
+use crate::event::{
+    Contents, Event, Kind, MAX_INLINE_BYTES, MAX_PATH_BYTES, Meta, Node, PIECE_BYTES, is_not_the_files, is_portable,
+};
 use crate::pipe::{Outlet, Source};
 use std::collections::BTreeMap;
 use std::io::Read;
 use tar::Header;
 use xfskit::ondisk::{DeviceNumber, Timestamp};
 
-/// Longest path. An image may have longer ones than the 4,096 bytes that Linux takes at once, and `export` writes them.
-const MAX_PATH_BYTES: usize = 1 << 20;
+/// Bytes of a path that is too long in a message.
+const SHOWN_BYTES: usize = 60;
 
 /// Reads a tar stream.
 pub struct TarSource<R> {
@@ -290,7 +292,9 @@ impl<R: Read + Send> TarSource<R> {
     /// Converts a path to one below the tree's root, without empty and `.` components.
     fn clean(&mut self, raw: &[u8]) -> Result<Vec<u8>> {
         if raw.len() > MAX_PATH_BYTES {
-            return Err(self.reader.bad(format!("a path of {} bytes", raw.len())));
+            let beginning = shown(&raw[..SHOWN_BYTES]);
+            let what = format!("{beginning}...: a path of {} bytes; {MAX_PATH_BYTES} are the most", raw.len());
+            return Err(self.reader.bad(what));
         }
         if raw.starts_with(b"/") {
             self.losses.absolute.note(raw);

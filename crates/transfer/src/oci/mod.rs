@@ -16,7 +16,7 @@ mod documents;
 use crate::archive::{TarSource, unpacked};
 use crate::error::{Losses, Result, TransferError};
 use crate::pipe::{Outlet, Source};
-use crate::whiteout::Whiteouts;
+use crate::whiteout::{OverLinks, Whiteouts};
 use blob::Blobs;
 use documents::{Descriptor, Index, Manifest, Marker, is_index, is_layer, is_manifest};
 use std::path::Path;
@@ -111,7 +111,7 @@ pub struct ContainerSource<'a> {
 impl Source for ContainerSource<'_> {
     fn send(&mut self, out: &mut Outlet) -> Result<()> {
         for layer in &self.image.layers {
-            out.begin_layer(Whiteouts::Hide)?;
+            out.begin_layer(Whiteouts::Hide, OverLinks::Replaces)?;
             let path = self.image.blobs.path(&layer.digest)?;
             let host = |source| TransferError::Host { path: path.display().to_string(), what: "reading it", source };
             let stream = std::fs::File::open(&path).and_then(unpacked).map_err(host)?;
