@@ -305,6 +305,86 @@ fn a_layout_whose_parts_do_not_fit_makes_nothing() {
     }
 }
 
+/// A layout with one image, whose config says this.
+fn layout_with_config(scratch: &Scratch, config: &str, annotations: &str) -> PathBuf {
+    let layout = scratch.file("configured");
+    let _ = fs::remove_dir_all(&layout);
+    let source = scratch.file("one");
+    make(&source, &["file"]);
+    let bytes = tar(&source, &["--sort=name", "--mtime=@1"]);
+    let digest: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let layer = blob(&layout, &format!("{LAYER}+gzip"), &packed("gzip", &["-c", "-n"], &bytes)) + "}";
+    let config = config.replace("UNPACKED", &format!("sha256:{digest}"));
+    let config = blob(&layout, "application/vnd.oci.image.config.v1+json", config.as_bytes()) + "}";
+    let text = format!(r#"{{"schemaVersion":2,"config":{config},"layers":[{layer}]}}"#);
+    let manifest = blob(&layout, MANIFEST, text.as_bytes()) + annotations + "}";
+    fs::write(layout.join("index.json"), format!(r#"{{"schemaVersion":2,"manifests":[{manifest}]}}"#)).unwrap();
+    fs::write(layout.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#).unwrap();
+    layout
+}
+
+#[test]
+fn what_the_config_of_a_container_image_says_is_verified() {
+    let scratch = scratch();
+    let image = scratch.file("a.img");
+    let other = format!("sha256:{}", "0".repeat(64));
+    let rootfs = |ids: &str| format!(r#"{{"os":"linux","architecture":"arm64","rootfs":{{"diff_ids":[{ids}]}}}}"#);
+    for (config, options, refusal) in [
+        (rootfs("\"UNPACKED\""), "", None),
+        (rootfs("\"UNPACKED\""), " --platform linux/arm64", None),
+        (rootfs("\"UNPACKED\""), " --platform linux/amd64", Some("no image for that platform: linux/arm64")),
+        (rootfs(&format!("\"{other}\"")), "", Some("rootfs.diff_ids")),
+        (rootfs("\"UNPACKED\",\"UNPACKED\""), "", Some("1 layers, and its config has 2")),
+        ("{}".into(), " --platform linux/arm64", Some("no image for that platform: none is named")),
+        ("{}".into(), "", None),
+    ] {
+        let layout = layout_with_config(&scratch, &config, "");
+        let line = format!("mkfs -q IMAGE --from oci:{}{options}", layout.display());
+        match refusal {
+            None => {
+                ok(&line, &image);
+                assert_eq!(ok("ls IMAGE", &image), "file\n");
+                fs::remove_file(&image).unwrap();
+            }
+            Some(what) => {
+                let (code, error) = fails(&line, &image);
+                assert!(code == 5 && error.contains(what) && !image.exists(), "{code}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_pipe_or_a_link_out_of_a_layout_is_refused_at_once() {
+    let scratch = scratch();
+    let image = scratch.file("a.img");
+    let outside = scratch.file("outside");
+    for part in ["index.json", "oci-layout", "blobs/sha256"] {
+        for kind in ["pipe", "link", "device"] {
+            let layout = layout_with_config(&scratch, "{}", "");
+            let largest = || {
+                let blobs = fs::read_dir(layout.join(part)).unwrap().map(|blob| blob.unwrap().path());
+                blobs.min_by_key(|blob| fs::metadata(blob).unwrap().len()).unwrap()
+            };
+            let victim = if part.ends_with("json") || part.starts_with("oci") { layout.join(part) } else { largest() };
+            fs::rename(&victim, &outside).unwrap();
+            match kind {
+                "pipe" => drop(run(Command::new("mkfifo").arg(&victim))),
+                "link" => std::os::unix::fs::symlink(&outside, &victim).unwrap(),
+                _ => std::os::unix::fs::symlink("/dev/zero", &victim).unwrap(),
+            }
+            let program = env!("CARGO_BIN_EXE_xfskit");
+            let arguments = words("mkfs -q IMAGE --from", &image);
+            let from = format!("oci:{}", layout.display());
+            let output = Command::new("timeout").arg("20").arg(program).args(arguments).arg(from).output().unwrap();
+            let error = String::from_utf8_lossy(&output.stderr);
+            let what = if kind == "pipe" { "no regular file" } else { "leads out of the layout's folder" };
+            assert!(output.status.code() == Some(5) && error.contains(what), "{part}, {kind}: {error}");
+            assert!(!image.exists());
+        }
+    }
+}
+
 #[test]
 fn packed_archives_are_unpacked_as_by_their_programs() {
     if !is_root() {
