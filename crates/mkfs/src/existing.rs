@@ -10,19 +10,29 @@ use xfskit_device::BlockDevice;
 /// # Errors
 /// Any I/O error.
 pub fn existing_format(device: &dyn BlockDevice) -> io::Result<Option<&'static str>> {
-    let size = device.size_bytes();
-    if let Some(name) = signatures::of_head(&read(device, 0, HEAD_BYTES.min(size))?) {
-        return Ok(Some(name));
+    match head_format(device)? {
+        None => rest_format(device),
+        found => Ok(found),
     }
+}
+
+/// The format by what the device begins with.
+fn head_format(device: &dyn BlockDevice) -> io::Result<Option<&'static str>> {
+    Ok(signatures::of_head(&read(device, 0, HEAD_BYTES.min(device.size_bytes()))?))
+}
+
+/// The format by what the device has elsewhere.
+fn rest_format(device: &dyn BlockDevice) -> io::Result<Option<&'static str>> {
+    let size = device.size_bytes();
     let tail_bytes = TAIL_BYTES.min(size);
     if let Some(name) = signatures::of_tail(size, &read(device, size - tail_bytes, tail_bytes)?) {
         return Ok(Some(name));
     }
     let labels = size / ZFS_LABEL_BYTES;
     for number in [0, 1, labels.saturating_sub(2), labels.saturating_sub(1)].into_iter().filter(|&n| n < labels) {
-        let start = number * ZFS_LABEL_BYTES;
-        let holds_data = device.may_hold_data(start, ZFS_LABEL_BYTES);
-        if holds_data && signatures::is_zfs_label(&read(device, start, ZFS_LABEL_BYTES)?) {
+        // The uberblocks are the second half.
+        let (start, length) = (number * ZFS_LABEL_BYTES + ZFS_LABEL_BYTES / 2, ZFS_LABEL_BYTES / 2);
+        if device.may_hold_data(start, length) && signatures::has_zfs_uberblock(&read(device, start, length)?) {
             return Ok(Some(ZFS));
         }
     }
@@ -60,10 +70,11 @@ pub fn known_contents(device: &dyn BlockDevice) -> io::Result<Option<&'static st
     if device.size_bytes() == 0 {
         return Ok(Some("nothing: it has 0 bytes"));
     }
-    match disk_format(device)? {
-        None => find_in_first_sector(device, FILES),
-        found => Ok(found),
-    }
+    // What is known by its beginning is reported without a look at other places.
+    let head = head_format(device)?;
+    let head = if head.is_some() { head } else { find_in_first_sector(device, DISKS)? };
+    let head = if head.is_some() { head } else { find_in_first_sector(device, FILES)? };
+    if head.is_some() { Ok(head) } else { rest_format(device) }
 }
 
 /// Bytes that are read at once in the search for data.
@@ -130,6 +141,17 @@ mod tests {
         device.write(0x438, &[0x53, 0xef]).unwrap();
         assert!(existing_format(&device).unwrap().unwrap().contains("ext4"));
         assert_eq!(existing_format(&MemoryDevice::new(16)).unwrap(), None);
+    }
+
+    #[test]
+    fn a_zfs_label_is_found_at_both_ends() {
+        // The last two labels are at the end of the whole ones that fit.
+        for label in [0, 1, 14, 15] {
+            let device = MemoryDevice::new((4 << 20) + 4096);
+            assert_eq!(existing_format(&device).unwrap(), None);
+            device.write(label * (256 << 10) + (128 << 10) + 3072, &0x00ba_b10c_u64.to_le_bytes()).unwrap();
+            assert!(existing_format(&device).unwrap().unwrap().contains("ZFS"), "label {label}");
+        }
     }
 
     #[test]

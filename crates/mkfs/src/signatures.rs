@@ -195,13 +195,11 @@ pub(crate) const ZFS_LABEL_BYTES: u64 = 256 << 10;
 /// The name of a ZFS device.
 pub(crate) const ZFS: &str = "a member of a ZFS pool";
 
-/// Whether a label of ZFS has an uberblock; these are its second half, and each has 1 KiB at least.
-pub(crate) fn is_zfs_label(label: &[u8]) -> bool {
+/// Whether the second half of a label of ZFS has an uberblock, of which each has 1 KiB at least.
+pub(crate) fn has_zfs_uberblock(half: &[u8]) -> bool {
     const MAGIC: u64 = 0x00ba_b10c;
-    let uberblocks = label.get(label.len() / 2..).unwrap_or_default().chunks_exact(1024);
-    uberblocks
-        .into_iter()
-        .any(|block| block.starts_with(&MAGIC.to_le_bytes()) || block.starts_with(&MAGIC.to_be_bytes()))
+    let is_one = |block: &[u8]| block.starts_with(&MAGIC.to_le_bytes()) || block.starts_with(&MAGIC.to_be_bytes());
+    half.chunks_exact(1024).any(is_one)
 }
 
 #[cfg(test)]

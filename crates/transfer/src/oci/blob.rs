@@ -29,7 +29,12 @@ impl Blobs {
     }
 
     pub(super) fn bad(&self, part: &str, what: String) -> TransferError {
-        TransferError::BadContainer { file: format!("{}: {part}", self.dir.display()), what }
+        TransferError::BadContainer { file: self.shown(part), what }
+    }
+
+    /// A part of the layout for messages.
+    pub(super) fn shown(&self, part: &str) -> String {
+        format!("{}: {part}", self.dir.display())
     }
 
     /// A document in the folder itself.

@@ -126,15 +126,10 @@ impl Source for ContainerSource<'_> {
             let path = self.image.blobs.path(&layer.digest)?;
             let host = |source| TransferError::Host { path: path.display().to_string(), what: "reading it", source };
             let stream = unpacked(self.image.blobs.open(&layer.digest)?).map_err(host)?;
-            let mut tar = TarSource::new(stream);
+            let mut tar = TarSource::new(stream).named(self.image.blobs.shown(&layer.digest));
             let sent = tar.send(out);
             self.losses = std::mem::take(&mut self.losses).and(tar.losses());
-            sent.map_err(|error| match error {
-                TransferError::BadTar { .. } | TransferError::CutShort(..) => {
-                    self.image.blobs.bad(&layer.digest, error.to_string())
-                }
-                error => error,
-            })?;
+            sent?;
         }
         Ok(())
     }
