@@ -30,6 +30,7 @@ mod progress;
 mod screen;
 mod syslog;
 mod text;
+mod unfinished;
 mod unnamed;
 mod xfsprogs;
 

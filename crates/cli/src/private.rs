@@ -3,7 +3,7 @@
 
 use std::fs::Metadata;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use xfskit_transfer::{Hidden, Kind, Losses, Node, Result, Sink, TransferError};
+use xfskit_transfer::{Hidden, Kind, Losses, Node, OverLinks, Result, Sink, TransferError};
 
 const READ_BY_OTHERS: u32 = 0o004;
 const ENTER_BY_OTHERS: u32 = 0o005;
@@ -50,8 +50,8 @@ impl Sink for Watched<'_> {
         self.sink.broken(why)
     }
 
-    fn layer(&mut self) -> Result<()> {
-        self.sink.layer()
+    fn layer(&mut self, over_links: OverLinks) -> Result<()> {
+        self.sink.layer(over_links)
     }
 
     fn hide(&mut self, hidden: &Hidden) -> Result<()> {

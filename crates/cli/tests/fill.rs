@@ -3,7 +3,7 @@
 mod common;
 
 use common::trees::{assert_same, is_root, make_tree, run};
-use common::{ok, words, xfskit};
+use common::{fails, ok, words, xfskit};
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -214,6 +214,24 @@ fn a_bad_source_leaves_nothing_behind() {
         assert!(output.status.code() == Some(code) && message.contains(part), "{what}: {output:?}");
         let left: Vec<_> = fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert!(!left.iter().any(|name| name.to_string_lossy().contains("img")), "{what}: {left:?}");
+    }
+    // A file is named, and what in it is damaged.
+    let archive = scratch.file("some.tar");
+    let mut second = good.clone();
+    let at = good.chunks(512).rposition(|block| block.starts_with(b"./link")).unwrap();
+    second[at * 512 + 150] ^= 1;
+    for (bytes, parts) in [
+        (good[..40_000].to_vec(), ["some.tar: in ", "file: the tar stream is cut short"]),
+        (second, ["some.tar: behind ", "wrong checksum"]),
+        (with(&["--transform=s,file,a/../../file,"]), ["some.tar: in a/../../file: ", "leads out"]),
+        (b"\xfd7zXZ\0".to_vec(), ["some.tar: ", "xz: unpack it first: xz -dc "]),
+        (b"BZh91AY&SY".repeat(100), ["some.tar: ", "bzip2: unpack it first: bzip2 -dc "]),
+        (b"PK\x03\x04".repeat(300), ["some.tar: ", "zip: unpack it first: bsdtar -cf - @"]),
+    ] {
+        fs::write(&archive, bytes).unwrap();
+        let (code, message) =
+            fails(&format!("mkfs IMAGE --small --from {}", archive.display()), &scratch.file("a.img"));
+        assert!(code == 5 && parts.iter().all(|part| message.contains(part)), "{code}: {message}");
     }
     // A leading slash is dropped, as by GNU tar.
     let image = scratch.file("a.img");

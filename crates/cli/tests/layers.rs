@@ -135,6 +135,61 @@ fn whiteouts_remove_what_lower_layers_have_in_any_order_of_the_archive() {
     assert!(has(".wh.gone") && has("gone") && has("was-a-dir") && !has("was-a-dir/x") && has("was-a-file/y"));
 }
 
+/// What a layer above a system whose `lib` is a link has: the entries of an archive, and the files that are to be there.
+const OVER_LINKS: [(&[&str], &str); 5] = [
+    (&["lib/new"], "usr/lib/new usr/lib/old"),
+    (&["lib/.wh.old", "lib/new"], "usr/lib/new"),
+    (&["lib/.wh..wh..opq", "usr/lib/new"], "usr/lib/new"),
+    (&["out/new"], "etc/new usr/lib/old"),
+    (&["none/new"], "later/on/new usr/lib/old"),
+];
+
+/// The base of [`OVER_LINKS`].
+fn linked_base(scratch: &Scratch) -> PathBuf {
+    let base = scratch.file("linked");
+    make(&base, &["usr/lib/old", "etc/"]);
+    for (link, target) in [("lib", "usr/lib"), ("out", "../../../etc"), ("none", "/later/on"), ("loop", "loop")] {
+        std::os::unix::fs::symlink(target, base.join(link)).unwrap();
+    }
+    base
+}
+
+#[test]
+fn a_layer_follows_the_links_of_lower_layers_and_never_out_of_the_image() {
+    let scratch = scratch();
+    let (base, image) = (linked_base(&scratch), scratch.file("a.img"));
+    let outside = Path::new("/later");
+    assert!(!outside.exists());
+    for (number, (entries, expected)) in OVER_LINKS.iter().enumerate() {
+        let upper = scratch.file(&format!("upper{number}"));
+        make(&upper, entries);
+        let archive = scratch.file("upper.tar");
+        fs::write(&archive, run(Command::new("tar").arg("-C").arg(&upper).arg("-c").args(*entries)).stdout).unwrap();
+        let has_whiteouts = entries[0].contains(".wh.");
+        // A folder has an entry for each directory, an archive need not have one.
+        for source in [&upper, &archive] {
+            let whiteouts = if has_whiteouts { " --whiteouts" } else { "" };
+            let from = format!(" --from {} --from {}", base.display(), source.display());
+            if source == &upper && expected.contains("later") {
+                // The directory has an entry and the link leads nowhere.
+                continue;
+            }
+            ok(&format!("mkfs -f -q IMAGE --size auto{whiteouts}{from}"), &image);
+            let Some(found) = files(&image) else { return };
+            let paths: Vec<&str> = found.iter().map(|(path, _)| path.as_str()).collect();
+            assert_eq!(paths.join(" "), *expected, "{entries:?} in {}", source.display());
+            assert!(ok("ls -l IMAGE /", &image).contains("lib -> usr/lib"));
+        }
+    }
+    assert!(!outside.exists());
+    let entry =
+        run(Command::new("tar").arg("-C").arg(&base).args(["-c", "--transform=s,^etc$,loop/new,", "etc"])).stdout;
+    fs::write(scratch.file("loop.tar"), entry).unwrap();
+    let from = format!("--from {} --from {}", base.display(), scratch.file("loop.tar").display());
+    let (_, message) = fails(&format!("mkfs -f -q IMAGE --size auto {from}"), &image);
+    assert!(message.contains("loop") && message.contains("links"), "{message}");
+}
+
 /// An archive whose files come in the reverse order of their names, folders behind what is in them.
 fn reversed(dir: &Path) -> Vec<u8> {
     let find = run(Command::new("find").current_dir(dir).args([".", "-depth"]));
@@ -247,6 +302,86 @@ fn a_layout_whose_parts_do_not_fit_makes_nothing() {
     ] {
         fs::write(layout.join("index.json"), text).unwrap();
         refused(what, " --platform linux/amd64");
+    }
+}
+
+/// A layout with one image, whose config says this.
+fn layout_with_config(scratch: &Scratch, config: &str, annotations: &str) -> PathBuf {
+    let layout = scratch.file("configured");
+    let _ = fs::remove_dir_all(&layout);
+    let source = scratch.file("one");
+    make(&source, &["file"]);
+    let bytes = tar(&source, &["--sort=name", "--mtime=@1"]);
+    let digest: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let layer = blob(&layout, &format!("{LAYER}+gzip"), &packed("gzip", &["-c", "-n"], &bytes)) + "}";
+    let config = config.replace("UNPACKED", &format!("sha256:{digest}"));
+    let config = blob(&layout, "application/vnd.oci.image.config.v1+json", config.as_bytes()) + "}";
+    let text = format!(r#"{{"schemaVersion":2,"config":{config},"layers":[{layer}]}}"#);
+    let manifest = blob(&layout, MANIFEST, text.as_bytes()) + annotations + "}";
+    fs::write(layout.join("index.json"), format!(r#"{{"schemaVersion":2,"manifests":[{manifest}]}}"#)).unwrap();
+    fs::write(layout.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#).unwrap();
+    layout
+}
+
+#[test]
+fn what_the_config_of_a_container_image_says_is_verified() {
+    let scratch = scratch();
+    let image = scratch.file("a.img");
+    let other = format!("sha256:{}", "0".repeat(64));
+    let rootfs = |ids: &str| format!(r#"{{"os":"linux","architecture":"arm64","rootfs":{{"diff_ids":[{ids}]}}}}"#);
+    for (config, options, refusal) in [
+        (rootfs("\"UNPACKED\""), "", None),
+        (rootfs("\"UNPACKED\""), " --platform linux/arm64", None),
+        (rootfs("\"UNPACKED\""), " --platform linux/amd64", Some("no image for that platform: linux/arm64")),
+        (rootfs(&format!("\"{other}\"")), "", Some("rootfs.diff_ids")),
+        (rootfs("\"UNPACKED\",\"UNPACKED\""), "", Some("1 layers, and its config has 2")),
+        ("{}".into(), " --platform linux/arm64", Some("no image for that platform: none is named")),
+        ("{}".into(), "", None),
+    ] {
+        let layout = layout_with_config(&scratch, &config, "");
+        let line = format!("mkfs -q IMAGE --from oci:{}{options}", layout.display());
+        match refusal {
+            None => {
+                ok(&line, &image);
+                assert_eq!(ok("ls IMAGE", &image), "file\n");
+                fs::remove_file(&image).unwrap();
+            }
+            Some(what) => {
+                let (code, error) = fails(&line, &image);
+                assert!(code == 5 && error.contains(what) && !image.exists(), "{code}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_pipe_or_a_link_out_of_a_layout_is_refused_at_once() {
+    let scratch = scratch();
+    let image = scratch.file("a.img");
+    let outside = scratch.file("outside");
+    for part in ["index.json", "oci-layout", "blobs/sha256"] {
+        for kind in ["pipe", "link", "device"] {
+            let layout = layout_with_config(&scratch, "{}", "");
+            let largest = || {
+                let blobs = fs::read_dir(layout.join(part)).unwrap().map(|blob| blob.unwrap().path());
+                blobs.min_by_key(|blob| fs::metadata(blob).unwrap().len()).unwrap()
+            };
+            let victim = if part.ends_with("json") || part.starts_with("oci") { layout.join(part) } else { largest() };
+            fs::rename(&victim, &outside).unwrap();
+            match kind {
+                "pipe" => drop(run(Command::new("mkfifo").arg(&victim))),
+                "link" => std::os::unix::fs::symlink(&outside, &victim).unwrap(),
+                _ => std::os::unix::fs::symlink("/dev/zero", &victim).unwrap(),
+            }
+            let program = env!("CARGO_BIN_EXE_xfskit");
+            let arguments = words("mkfs -q IMAGE --from", &image);
+            let from = format!("oci:{}", layout.display());
+            let output = Command::new("timeout").arg("20").arg(program).args(arguments).arg(from).output().unwrap();
+            let error = String::from_utf8_lossy(&output.stderr);
+            let what = if kind == "pipe" { "no regular file" } else { "leads out of the layout's folder" };
+            assert!(output.status.code() == Some(5) && error.contains(what), "{part}, {kind}: {error}");
+            assert!(!image.exists());
+        }
     }
 }
 

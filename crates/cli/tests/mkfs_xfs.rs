@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use xfskit_testkit::{Reference, Scratch, TreeEntry, kernel_mount, reference, scratch, tree};
+use xfskit_testkit::{Reference, Scratch, TreeEntry, kernel_mount, reference, scratch, tree, try_kernel_mount};
 
 const UUID: &str = "uuid=6b1ff5a1-2d3c-4e5f-8a9b-0c1d2e3f4a5b";
 const MIB: u64 = 1 << 20;
@@ -253,6 +253,109 @@ fn an_unknown_format_is_in_nobodys_way_and_a_known_one_is() {
     File::options().write(true).open(&disk).unwrap().write_all_at(&[0x55, 0xaa], 510).unwrap();
     let output = ours(&scratch, "mkfs.xfs", &["-q", text(&disk)]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("-f overwrites it"));
+}
+
+/// The first superblock of a file says so while it is filled. A run that is killed then leaves an image that the kernel
+/// does not mount, with the same mark as one of mkfs.xfs.
+#[test]
+fn a_killed_run_leaves_no_image_that_could_be_mounted() {
+    let scratch = scratch();
+    let root = scratch.file("root");
+    fs::create_dir(&root).unwrap();
+    for number in 0..400 {
+        fs::write(root.join(number.to_string()), vec![number as u8; MIB as usize / 2]).unwrap();
+    }
+    let image = scratch.image("a.img", 400 * MIB);
+    let mut command = Command::new(programs(&scratch).join("mkfs.xfs"));
+    let mut child = command.args(["-q", "-p", text(&root), text(&image)]).spawn().unwrap();
+    let has = |bytes: &[u8], at: u64| {
+        let mut found = vec![0; bytes.len()];
+        File::open(&image).unwrap().read_exact_at(&mut found, at).is_ok_and(|()| found == bytes)
+    };
+    let began = std::time::Instant::now();
+    while !has(b"XFSB", 0) {
+        assert!(began.elapsed().as_secs() < 60 && child.try_wait().unwrap().is_none(), "no superblock was seen");
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    assert!(!child.wait().unwrap().success());
+    assert!(has(b"XFSB", 0) && has(&[1], 126), "the mark is missing");
+    let error = Command::new(env!("CARGO_BIN_EXE_xfskit")).args(["info", text(&image)]).output().unwrap().stderr;
+    assert!(String::from_utf8_lossy(&error).contains("mkfs was cut off here"), "{}", String::from_utf8_lossy(&error));
+    if let Some(mounted) = try_kernel_mount(&image, None, &[]) {
+        assert!(mounted.is_err(), "the kernel mounts an image that is not complete");
+    }
+    if let Some(reference) = reference() {
+        let read = ["xfs_db", "-r", "-c", "sb 0", "-c", "print inprogress", text(&image)];
+        assert_eq!(reference.tool_output("env", read).trim(), "inprogress = 1");
+    }
+    // The next run needs -f, since there is an image, and completes it.
+    make(&scratch, &["-q", "-f", "-p", text(&root), text(&image)]);
+    assert!(has(&[0], 126));
+    let Some(kernel) = kernel_mount(&image) else { return };
+    assert_eq!(fs::read_dir(kernel.path()).unwrap().count(), 400);
+    kernel.unmount();
+}
+
+/// Programs that make another format in a file, and their options.
+const OTHERS: [(&str, &[&str]); 24] = [
+    ("mkswap", &[]),
+    ("mkfs.minix", &["-1"]),
+    ("mkfs.minix", &["-2"]),
+    ("mkfs.minix", &["-3"]),
+    ("mkfs.fat", &["-F", "12"]),
+    ("mkfs.fat", &["-F", "16"]),
+    ("mkfs.fat", &["-F", "32"]),
+    ("mkfs.exfat", &[]),
+    ("mkfs.ntfs", &["-F", "-Q", "-q"]),
+    ("mkfs.btrfs", &["-q"]),
+    ("mkfs.f2fs", &["-q"]),
+    ("mkfs.jfs", &["-q"]),
+    ("mkfs.reiserfs", &["-q", "-f", "-f"]),
+    ("mkfs.nilfs2", &["-q"]),
+    ("mkfs.udf", &[]),
+    ("mkfs.hfsplus", &[]),
+    ("mkfs.ext2", &["-q", "-F"]),
+    ("mkfs.ocfs2", &["-q", "-F", "-M", "local"]),
+    ("mkfs.gfs2", &["-q", "-O", "-p", "lock_nolock"]),
+    ("mkfs.bfs", &[]),
+    ("make-bcache", &["-B"]),
+    ("bcache", &["make", "-B"]),
+    ("qemu-img", &["create", "-q", "-f", "vpc"]),
+    ("qemu-img", &["create", "-q", "-f", "vdi"]),
+];
+
+#[test]
+fn what_other_programs_make_is_in_the_way() {
+    let scratch = scratch();
+    let mut seen = Vec::new();
+    for (number, (program, options)) in OTHERS.iter().enumerate() {
+        let other = scratch.image(&format!("{number}.img"), 310 * MIB);
+        let size: &[&str] = if *program == "qemu-img" { &["310M"] } else { &[] };
+        let made = Command::new(program).args(*options).arg(&other).args(size).output();
+        if !made.is_ok_and(|made| made.status.success()) {
+            continue;
+        }
+        // What libblkid does not know is in nobody's way, but for disks of virtual machines.
+        let blkid = Command::new("blkid").args(["-p", "-o", "value", "-s", "TYPE"]).arg(&other).output();
+        let by_blkid = blkid.map(|found| String::from_utf8_lossy(&found.stdout).trim().to_owned()).unwrap_or_default();
+        if by_blkid.is_empty() && size.is_empty() {
+            continue;
+        }
+        let before = fs::read(&other).unwrap();
+        let output = ours(&scratch, "mkfs.xfs", &["-q", text(&other)]);
+        let error = String::from_utf8_lossy(&output.stderr);
+        let what = format!("{program} {options:?}, {by_blkid} for blkid");
+        assert!(output.status.code() == Some(1) && error.contains("-f overwrites it"), "{what}: {error}");
+        assert!(fs::read(&other).unwrap() == before, "{what}");
+        fs::remove_file(&other).unwrap();
+        seen.push(what);
+    }
+    // Those of util-linux are on every machine.
+    assert!(
+        seen.iter().any(|what| what.contains("swap")) && seen.iter().any(|what| what.contains("minix")),
+        "{seen:?}"
+    );
 }
 
 /// By the rule of systemd, a program that formats a block device locks it and then calls the one that does.

@@ -167,6 +167,30 @@ fn mkfs_overwrites_nothing_that_is_not_empty() {
     assert_eq!(fs::metadata(&file).unwrap().len(), 300 << 20);
 }
 
+#[test]
+fn mkfs_makes_no_file_among_the_devices() {
+    let scratch = scratch();
+    fs::create_dir(scratch.file("tree")).unwrap();
+    let made = Path::new("/dev/xfskit-no-such-device");
+    for line in [
+        "mkfs -q --size 300M /dev/xfskit-no-such-device",
+        "mkfs -q -f --size 300M /dev/../dev/xfskit-no-such-device",
+        "mkfs -q --from DIR/tree /dev/xfskit-no-such-device",
+        "mkfs -q --from DIR/tree --size 300M /dev/xfskit-no-such-device",
+        "mkfs -q --size 300M /dev/mapper/xfskit-no-such-device",
+    ] {
+        refused(line, "there is no such device", &scratch);
+        assert!(!made.exists());
+    }
+    let program = scratch.file("mkfs.xfs");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_xfskit"), &program).unwrap();
+    let option = format!("file=1,size=300m,name={}", made.display());
+    let output = std::process::Command::new(program).args(["-q", "-d", &option]).output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && message.contains("there is no such device"), "{message}");
+    assert!(!made.exists());
+}
+
 /// Makes an image with a dirty journal.
 fn dirty(scratch: &Scratch) -> std::path::PathBuf {
     let image = image(scratch);

@@ -1,51 +1,49 @@
 //! Looks for a format or for data on a device, so that a caller can ask before these are lost.
 
+use crate::signatures::{self, DISKS, FILES, HEAD_BYTES, Signature, TAIL_BYTES, ZFS, ZFS_LABEL_BYTES};
 use std::io;
 use xfskit_device::BlockDevice;
 
-/// The name of an XFS image in messages.
-pub const XFS: &str = "an XFS image";
-/// The name of a disk with an MBR. The table leaves the rest of the disk as it is, which may be an XFS image.
-pub const MBR: &str = "an MBR partition table";
-/// The name of a tar archive.
-pub const TAR: &str = "a tar archive";
-
-/// Signatures: their offset, their bytes, and the format that they belong to.
-const SIGNATURES: [(usize, &[u8], &str); 12] = [
-    (0, b"XFSB", XFS),
-    (0x438, &[0x53, 0xef], "an ext2, ext3 or ext4 image"),
-    (0x10040, b"_BHRfS_M", "a btrfs image"),
-    (0x1018, b"F2FS", "an f2fs image"),
-    (0, b"hsqs", "a squashfs image"),
-    (3, b"NTFS    ", "an NTFS image"),
-    (0x52, b"FAT32", "a FAT image"),
-    (0x8001, b"CD001", "an ISO 9660 image"),
-    (0x218, b"LVM2", "an LVM volume"),
-    (0, b"LUKS", "a LUKS volume"),
-    (0x200, b"EFI PART", "a GPT partition table"),
-    (0, b"QFI\xfb", "a qcow2 image"),
-];
-
-/// The format on the device, if it is a known one.
+/// The format on the device, if it is a known one: a filesystem, a volume, a partition table that cannot stand before
+/// a filesystem.
 ///
 /// # Errors
 /// Any I/O error.
 pub fn existing_format(device: &dyn BlockDevice) -> io::Result<Option<&'static str>> {
-    let mut head = vec![0; device.size_bytes().min(0x10048) as usize];
-    device.read(0, &mut head)?;
-    let holds = |offset: usize, bytes: &[u8]| head.get(offset..offset + bytes.len()) == Some(bytes);
-    Ok(SIGNATURES.iter().find(|(offset, bytes, _)| holds(*offset, bytes)).map(|(_, _, name)| *name))
+    match head_format(device)? {
+        None => rest_format(device),
+        found => Ok(found),
+    }
 }
 
-/// Signatures of disk images of virtual machines, and of partition tables.
-const DISKS: [(usize, &[u8], &str); 6] = [
-    (0, b"KDMV", "a VMDK image"),
-    (0x40, &[0x7f, 0x10, 0xda, 0xbe], "a VDI image"),
-    (0, b"vhdxfile", "a VHDX image"),
-    (0, b"conectix", "a VHD image"),
-    (0, b"QED\0", "a QED image"),
-    (510, &[0x55, 0xaa], MBR),
-];
+/// The format by what the device begins with.
+fn head_format(device: &dyn BlockDevice) -> io::Result<Option<&'static str>> {
+    Ok(signatures::of_head(&read(device, 0, HEAD_BYTES.min(device.size_bytes()))?))
+}
+
+/// The format by what the device has elsewhere.
+fn rest_format(device: &dyn BlockDevice) -> io::Result<Option<&'static str>> {
+    let size = device.size_bytes();
+    let tail_bytes = TAIL_BYTES.min(size);
+    if let Some(name) = signatures::of_tail(size, &read(device, size - tail_bytes, tail_bytes)?) {
+        return Ok(Some(name));
+    }
+    let labels = size / ZFS_LABEL_BYTES;
+    for number in [0, 1, labels.saturating_sub(2), labels.saturating_sub(1)].into_iter().filter(|&n| n < labels) {
+        // The uberblocks are the second half.
+        let (start, length) = (number * ZFS_LABEL_BYTES + ZFS_LABEL_BYTES / 2, ZFS_LABEL_BYTES / 2);
+        if device.may_hold_data(start, length) && signatures::has_zfs_uberblock(&read(device, start, length)?) {
+            return Ok(Some(ZFS));
+        }
+    }
+    Ok(None)
+}
+
+fn read(device: &dyn BlockDevice, offset: u64, length: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; length as usize];
+    device.read(offset, &mut bytes)?;
+    Ok(bytes)
+}
 
 /// The disk image format or filesystem on the device, if it is a known one.
 ///
@@ -53,31 +51,16 @@ const DISKS: [(usize, &[u8], &str); 6] = [
 /// Any I/O error.
 pub fn disk_format(device: &dyn BlockDevice) -> io::Result<Option<&'static str>> {
     match existing_format(device)? {
-        None => find_in_first_sector(device, &DISKS),
+        None => find_in_first_sector(device, DISKS),
         found => Ok(found),
     }
 }
 
-fn find_in_first_sector(
-    device: &dyn BlockDevice,
-    signatures: &[(usize, &[u8], &'static str)],
-) -> io::Result<Option<&'static str>> {
-    let mut head = vec![0; device.size_bytes().min(512) as usize];
-    device.read(0, &mut head)?;
+fn find_in_first_sector(device: &dyn BlockDevice, signatures: &[Signature]) -> io::Result<Option<&'static str>> {
+    let head = read(device, 0, device.size_bytes().min(512))?;
     let holds = |offset: usize, bytes: &[u8]| head.get(offset..offset + bytes.len()) == Some(bytes);
     Ok(signatures.iter().find(|(offset, bytes, _)| holds(*offset, bytes)).map(|(_, _, name)| *name))
 }
-
-/// Signatures of formats other than disk images and filesystems.
-const FILES: [(usize, &[u8], &str); 7] = [
-    (0, &[0x1f, 0x8b], "gzip data"),
-    (0, b"\xfd7zXZ\0", "xz data"),
-    (0, &[0x28, 0xb5, 0x2f, 0xfd], "zstd data"),
-    (0, b"BZh", "bzip2 data"),
-    (0, b"PK\x03\x04", "a zip archive"),
-    (257, b"ustar", TAR),
-    (0, b"\x7fELF", "a program"),
-];
 
 /// The contents of the device, whether a filesystem or something else, for a message.
 ///
@@ -87,10 +70,11 @@ pub fn known_contents(device: &dyn BlockDevice) -> io::Result<Option<&'static st
     if device.size_bytes() == 0 {
         return Ok(Some("nothing: it has 0 bytes"));
     }
-    match disk_format(device)? {
-        None => find_in_first_sector(device, &FILES),
-        found => Ok(found),
-    }
+    // What is known by its beginning is reported without a look at other places.
+    let head = head_format(device)?;
+    let head = if head.is_some() { head } else { find_in_first_sector(device, DISKS)? };
+    let head = if head.is_some() { head } else { find_in_first_sector(device, FILES)? };
+    if head.is_some() { Ok(head) } else { rest_format(device) }
 }
 
 /// Bytes that are read at once in the search for data.
@@ -157,6 +141,17 @@ mod tests {
         device.write(0x438, &[0x53, 0xef]).unwrap();
         assert!(existing_format(&device).unwrap().unwrap().contains("ext4"));
         assert_eq!(existing_format(&MemoryDevice::new(16)).unwrap(), None);
+    }
+
+    #[test]
+    fn a_zfs_label_is_found_at_both_ends() {
+        // The last two labels are at the end of the whole ones that fit.
+        for label in [0, 1, 14, 15] {
+            let device = MemoryDevice::new((4 << 20) + 4096);
+            assert_eq!(existing_format(&device).unwrap(), None);
+            device.write(label * (256 << 10) + (128 << 10) + 3072, &0x00ba_b10c_u64.to_le_bytes()).unwrap();
+            assert!(existing_format(&device).unwrap().unwrap().contains("ZFS"), "label {label}");
+        }
     }
 
     #[test]

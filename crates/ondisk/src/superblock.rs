@@ -132,7 +132,7 @@ pub enum Unsupported {
     #[error("the image is marked as needing repair: run xfs_repair on it first")]
     NeedsRepair,
     /// mkfs or growfs was interrupted.
-    #[error("the image's creation was not finished (sb_inprogress is set)")]
+    #[error("mkfs was cut off here, and the image is not complete (sb_inprogress is set): make it again")]
     InProgress,
 }
 

@@ -44,6 +44,16 @@ pub enum TransferError {
         /// What is wrong there.
         what: String,
     },
+    /// An archive that is damaged or unsafe, by its name.
+    #[error("{archive}: {place}{source}")]
+    InArchive {
+        /// The archive.
+        archive: String,
+        /// The file in it, with a colon and a blank; empty before the first one.
+        place: String,
+        /// What is wrong.
+        source: Box<TransferError>,
+    },
     /// A file of the host that must not be replaced.
     #[error("{path}: {why}")]
     NotReplaced {
@@ -121,6 +131,7 @@ impl TransferError {
             Self::Changed(_)
                 | Self::CutShort(..)
                 | Self::BadTar { .. }
+                | Self::InArchive { .. }
                 | Self::UnsafePath(_)
                 | Self::NoOwner(_)
                 | Self::Unmapped { .. }

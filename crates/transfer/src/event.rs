@@ -4,12 +4,19 @@
 //! contents are part of the file's event; others follow it, part by part, up to [`Event::End`].
 
 use crate::error::TransferError;
+use crate::whiteout::OverLinks;
 use xfskit::ondisk::Timestamp;
 
 /// Contents up to this size are part of their file's event, if they have no holes.
 pub const MAX_INLINE_BYTES: u64 = 64 * 1024;
 /// Larger contents follow in pieces of at most this size.
 pub const PIECE_BYTES: usize = 1 << 20;
+
+/// Longest path of an archive. Linux takes 4,096 bytes at once; an image may have longer ones, and `export` writes them.
+/// Beyond this length a path is refused: each of its names makes a directory.
+pub(crate) const MAX_PATH_BYTES: usize = 16 * 1024;
+/// Longest path of a text that describes files (`PATH_MAX` of Linux).
+pub(crate) const MAX_TEXT_PATH_BYTES: usize = 4096;
 
 /// An element of a tree.
 #[derive(Debug)]
@@ -26,7 +33,7 @@ pub enum Event {
     /// The last file is complete, and did not change while it was read.
     End,
     /// A layer begins: what follows lies over what came before.
-    Layer,
+    Layer(OverLinks),
     /// Something that lower layers have is not in the tree.
     Hide(Hidden),
     /// The rest of the last file cannot be read, for this reason.

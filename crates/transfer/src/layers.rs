@@ -20,7 +20,7 @@ impl<'a> Layers<'a> {
 impl Source for Layers<'_> {
     fn send(&mut self, out: &mut Outlet) -> Result<()> {
         for source in &mut self.sources {
-            out.begin_layer(self.whiteouts)?;
+            out.begin_layer(self.whiteouts, source.over_links())?;
             source.send(out)?;
         }
         Ok(())

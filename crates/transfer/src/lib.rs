@@ -44,4 +44,4 @@ pub use manifest::{Manifest, ManifestSource};
 pub use oci::{ContainerImage, ContainerSource, Platform};
 pub use pipe::{Existing, LeaveOut, Outlet, Progress, Sink, Sort, Source, survey, transfer};
 pub use size::{Needs, Shape};
-pub use whiteout::Whiteouts;
+pub use whiteout::{OverLinks, Whiteouts};

@@ -3,7 +3,7 @@
 use crate::adjust::{Adjust, Asked, LABEL, Label, Origin};
 use crate::error::{Losses, Result, TransferError};
 use crate::event::{Event, Hidden, Meta, Node};
-use crate::whiteout::Whiteouts;
+use crate::whiteout::{OverLinks, Whiteouts};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
@@ -24,6 +24,11 @@ pub trait Source: Send {
     /// # Errors
     /// Any error that prevents the tree from being read as a whole.
     fn send(&mut self, out: &mut Outlet) -> Result<()>;
+
+    /// What the source's directories mean where a link to a directory is in the way.
+    fn over_links(&self) -> OverLinks {
+        OverLinks::default()
+    }
 
     /// What was left out so far.
     fn losses(&self) -> Losses {
@@ -62,7 +67,7 @@ pub trait Sink {
     ///
     /// # Errors
     /// As [`Self::node`].
-    fn layer(&mut self) -> Result<()> {
+    fn layer(&mut self, _: OverLinks) -> Result<()> {
         Ok(())
     }
 
@@ -179,13 +184,13 @@ impl Outlet<'_> {
         self.wants_data
     }
 
-    /// Begins a layer, in which names of whiteouts have this meaning.
+    /// Begins a layer, in which names of whiteouts and entries for directories have these meanings.
     ///
     /// # Errors
     /// `Stopped` when the sink has.
-    pub fn begin_layer(&mut self, whiteouts: Whiteouts) -> Result<()> {
+    pub fn begin_layer(&mut self, whiteouts: Whiteouts, over_links: OverLinks) -> Result<()> {
         self.whiteouts = whiteouts;
-        self.push(Event::Layer)
+        self.push(Event::Layer(over_links))
     }
 
     /// Sends an event. A file is adjusted first.
@@ -221,7 +226,7 @@ impl Outlet<'_> {
         self.bytes += match &event {
             Event::Data { bytes, .. } => bytes.len(),
             Event::Node(node) => node.inline_bytes() + node.meta_bytes(),
-            Event::Hide(_) | Event::Layer | Event::End | Event::Broken(_) | Event::Unreadable(_) => 0,
+            Event::Hide(_) | Event::Layer(_) | Event::End | Event::Broken(_) | Event::Unreadable(_) => 0,
         };
         self.batch.push(event);
         if self.batch.len() >= BATCH_EVENTS || self.bytes >= BATCH_BYTES { self.flush() } else { Ok(()) }
@@ -311,7 +316,7 @@ fn drain(receiver: Receiver<Vec<Event>>, sink: &mut dyn Sink, progress: &dyn Pro
                     sink.data(offset, &data)?;
                 }
                 Event::End => sink.end()?,
-                Event::Layer => sink.layer()?,
+                Event::Layer(over_links) => sink.layer(over_links)?,
                 Event::Hide(hidden) => sink.hide(&hidden)?,
                 Event::Broken(why) => {
                     progress.passes_over(&why);

@@ -1,7 +1,8 @@
 //! `xfskit mkfs --from`: makes an image and fills it.
 //!
 //! A new image file has no name until it is complete. Only its owner may read it if not all users may read everything
-//! in it. With `SOURCE_DATE_EPOCH` in the environment, and a UUID, the image depends on nothing but the source and the
+//! in it. One that is made on a device, or in a file that stays the same file, is marked until then. With
+//! `SOURCE_DATE_EPOCH` in the environment, and a UUID, the image depends on nothing but the source and the
 //! options.
 
 use super::copy::MIN_XFS_BYTES;
@@ -14,12 +15,12 @@ use crate::overwrite::{open_existing_for, open_existing_log};
 use crate::private::{self, Watched};
 use crate::progress::CopyBar;
 use crate::text::parse_size;
+use crate::unfinished::Unfinished;
 use crate::unnamed::Unnamed;
 use anyhow::{Context, Result};
 use std::fs::Metadata;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use xfskit::device::{BlockDevice, FileDevice, OpenError};
 use xfskit::ondisk::{Superblock, Timestamp};
 use xfskit::volume::{Environment, SystemEnvironment};
@@ -155,11 +156,11 @@ impl<'a> Fill<'a> {
         trees: &Trees,
         files: Option<u64>,
     ) -> Result<Filled> {
-        let written = Arc::new(Unflushed::new(device));
+        let written = Arc::new(Unfinished::new(device));
         let result = self.fill(&written, own, trees, files);
-        if result.is_err() && written.begun.load(Ordering::Relaxed) {
+        if result.is_err() {
             // The device has an image now, but not the source's. The first error is the one to report.
-            let _ = written.device.write(0, &[0; 4096]);
+            let _ = written.give_up();
         }
         result
     }
@@ -232,7 +233,7 @@ impl<'a> Fill<'a> {
         let unnamed = Unnamed::new_beside(path)?;
         let device = FileDevice::create(unnamed.path(), bytes).with_context(|| path.display().to_string())?;
         let own = device.metadata().with_context(|| path.display().to_string())?;
-        let filled = self.fill(&Arc::new(Unflushed::new(Arc::new(device))), Some(own), trees, files)?;
+        let filled = self.fill(&Arc::new(Unfinished::new(Arc::new(device))), Some(own), trees, files)?;
         Ok((unnamed, filled))
     }
 
@@ -279,7 +280,7 @@ impl<'a> Fill<'a> {
 
     fn fill(
         &self,
-        device: &Arc<Unflushed>,
+        device: &Arc<Unfinished>,
         own: Option<Metadata>,
         trees: &Trees,
         files: Option<u64>,
@@ -308,7 +309,7 @@ impl<'a> Fill<'a> {
         let usage = filesystem.statfs();
         let free_bytes = usage.free_blocks * u64::from(usage.block_bytes);
         filesystem.unmount().with_context(|| format!("{}: closing the image", shown()))?;
-        device.device.flush().map_err(|source| OpenError::Io { path: args.image.clone(), source })?;
+        device.finish().map_err(|source| OpenError::Io { path: args.image.clone(), source })?;
         Ok(Filled { superblock, losses, is_private, free_bytes })
     }
 }
@@ -347,53 +348,4 @@ fn is_full(error: &anyhow::Error) -> bool {
 /// Whether an image cannot be made in this size, or has too little room.
 fn is_too_small(error: &anyhow::Error) -> bool {
     is_full(error) || error.chain().any(|cause| cause.is::<xfskit_mkfs::MakeError>())
-}
-
-/// A device that ignores flushes: an image that is not complete is of no use, so only the caller flushes it, at the
-/// end.
-struct Unflushed {
-    device: Arc<dyn BlockDevice>,
-    /// Whether something was written.
-    begun: AtomicBool,
-}
-
-impl Unflushed {
-    fn new(device: Arc<dyn BlockDevice>) -> Self {
-        Self { device, begun: AtomicBool::new(false) }
-    }
-}
-
-impl BlockDevice for Unflushed {
-    fn size_bytes(&self) -> u64 {
-        self.device.size_bytes()
-    }
-
-    fn sector_bytes(&self) -> usize {
-        self.device.sector_bytes()
-    }
-
-    fn read(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<()> {
-        self.device.read(offset, buffer)
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
-        self.begun.store(true, Ordering::Relaxed);
-        self.device.write(offset, data)
-    }
-
-    fn flush(&self) -> std::io::Result<()> {
-        Ok(())
-    }
-
-    fn allocate(&self, offset: u64, length: u64) -> std::io::Result<()> {
-        self.device.allocate(offset, length)
-    }
-
-    fn may_hold_data(&self, offset: u64, length: u64) -> bool {
-        self.device.may_hold_data(offset, length)
-    }
-
-    fn identity(&self) -> usize {
-        self.device.identity()
-    }
 }

@@ -14,6 +14,7 @@ use anyhow::{Context, Result};
 use serde_json::json;
 use std::ffi::OsStr;
 use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
 use xfskit::device::{BlockDevice, FileDevice, share_storage};
 use xfskit::ondisk::Superblock;
@@ -99,6 +100,7 @@ fn make_empty(args: &MkfsArgs, options: &Options) -> Result<Superblock> {
 /// `Usage` for a size, which a part has itself, and for a new file with the name of a virtual disk, which would not be
 /// one; as [`open_existing_part`].
 pub fn open_part(args: &MkfsArgs) -> Result<Option<Arc<dyn BlockDevice>>> {
+    verify_no_new_device(&args.image)?;
     let part = open_existing_part(&args.image, args.overwrite())?;
     let extension = args.image.extension().and_then(OsStr::to_str).filter(|extension| VIRTUAL.contains(extension));
     if part.is_none() && !args.image.exists() && extension.is_some() {
@@ -113,6 +115,21 @@ pub fn open_part(args: &MkfsArgs) -> Result<Option<Arc<dyn BlockDevice>>> {
         );
     }
     Ok(part)
+}
+
+/// Refuses a name among the devices that no device has: a file made there would take the host's memory, and what was
+/// meant was another device.
+fn verify_no_new_device(image: &Path) -> Result<(), Usage> {
+    if image.symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    let absolute = std::path::absolute(image).unwrap_or_else(|_| image.into());
+    let dir = absolute.parent().unwrap_or(&absolute);
+    let dir = dir.canonicalize().unwrap_or_else(|_| dir.into());
+    if !dir.starts_with("/dev") || dir.starts_with("/dev/shm") {
+        return Ok(());
+    }
+    Err(Usage(format!("{}: there is no such device, and no file is made in {}", image.display(), dir.display())))
 }
 
 /// Sets the owner of the root directory, if one was given.

@@ -159,7 +159,10 @@ impl Tree {
     fn open(&self, written: &[Metadata], now: Timestamp) -> Result<Box<dyn Source + '_>> {
         let tar = |stream: Box<dyn Read + Send>, name: &Path| -> Result<Box<dyn Source>> {
             let stream = unpacked(stream).with_context(|| name.display().to_string())?;
-            Ok(Box::new(TarSource::new(BufReader::with_capacity(READ_AHEAD_BYTES, stream))))
+            let stream = BufReader::with_capacity(READ_AHEAD_BYTES, stream);
+            let is_input = name.as_os_str() == STANDARD_INPUT;
+            let name = if is_input { "standard input".into() } else { name.display().to_string() };
+            Ok(Box::new(TarSource::new(stream).named(name)))
         };
         Ok(match self {
             Self::Folder(path) => Box::new(HostSource::new(&path.join("."), b"", true)?.without(written)),

@@ -39,6 +39,7 @@ impl<R: Read> Reader<R> {
         match self.read(&mut block)? {
             0 => Ok(None),
             BLOCK => Ok(Some(block)),
+            count if self.at == count as u64 && packer(&block[..count]).is_some() => Ok(Some(block)),
             _ => Err(TransferError::CutShort(self.at, "a header")),
         }
     }
@@ -95,6 +96,22 @@ impl<R: Read> Reader<R> {
         self.skip(padding(size), "a header")?;
         Ok(bytes)
     }
+}
+
+/// What an archive is that must be unpacked first, and the command that does it; `FILE` stands for the archive.
+pub(super) fn packer(head: &[u8]) -> Option<(&'static str, &'static str)> {
+    const PACKERS: [(&[u8], &str, &str); 9] = [
+        (b"\xfd7zXZ", "xz", "xz -dc FILE"),
+        (b"BZh", "bzip2", "bzip2 -dc FILE"),
+        (b"PK\x03\x04", "zip", "bsdtar -cf - @FILE"),
+        (b"7z\xbc\xaf", "7z", "bsdtar -cf - @FILE"),
+        (b"LZIP", "lzip", "lzip -dc FILE"),
+        (&[0x04, 0x22, 0x4d, 0x18], "lz4", "lz4 -dc FILE"),
+        (&[0x1f, 0x9d], "compress", "gzip -dc FILE"),
+        (b"070701", "cpio", "bsdtar -cf - @FILE"),
+        (b"!<arch>", "ar", "bsdtar -cf - @FILE"),
+    ];
+    PACKERS.iter().find(|(magic, ..)| head.starts_with(magic)).map(|(_, name, command)| (*name, *command))
 }
 
 /// Bytes from the end of contents to the next block.

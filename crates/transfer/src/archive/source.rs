@@ -3,27 +3,45 @@
 //! A leading slash of a name is dropped, as GNU tar does; a name with `..` in it is refused. A stream without its end
 //! mark counts as cut short.
 
-use super::reader::{Reader, padding};
+use super::reader::{Reader, packer, padding};
 use super::sparse::{self, Parts};
 use super::{BLOCK, acl, pax};
 use crate::error::{Losses, Result, TransferError, shown};
-use crate::event::{Contents, Event, Kind, MAX_INLINE_BYTES, Meta, Node, PIECE_BYTES, is_not_the_files, is_portable};
+use crate::event::{
+    Contents, Event, Kind, MAX_INLINE_BYTES, MAX_PATH_BYTES, Meta, Node, PIECE_BYTES, is_not_the_files, is_portable,
+};
 use crate::pipe::{Outlet, Source};
 use std::collections::BTreeMap;
 use std::io::Read;
 use tar::Header;
 use xfskit::ondisk::{DeviceNumber, Timestamp};
 
-/// Longest path. An image may have longer ones than the 4,096 bytes that Linux takes at once, and `export` writes them.
-const MAX_PATH_BYTES: usize = 1 << 20;
+/// Bytes of a path that is too long in a message.
+const SHOWN_BYTES: usize = 60;
+/// Most bytes of a path that tells where an error is.
+const MAX_SHOWN_BYTES: usize = 300;
 
 /// Reads a tar stream.
 pub struct TarSource<R> {
     reader: Reader<R>,
     globals: Extensions,
     losses: Losses,
+    archive: Option<String>,
+    place: Place,
     /// A PAX header was read.
     is_pax: bool,
+}
+
+/// Where the stream is, as far as a user knows it.
+#[derive(Default)]
+enum Place {
+    /// Before the first file.
+    #[default]
+    Start,
+    /// In the file of this path.
+    In(Vec<u8>),
+    /// Behind it.
+    Behind(Vec<u8>),
 }
 
 /// The properties of a file that the preceding headers give.
@@ -51,7 +69,21 @@ struct Sparse {
 impl<R: Read + Send> TarSource<R> {
     /// The stream.
     pub fn new(stream: R) -> Self {
-        Self { reader: Reader::new(stream), globals: Extensions::default(), losses: Losses::default(), is_pax: false }
+        Self {
+            reader: Reader::new(stream),
+            globals: Extensions::default(),
+            losses: Losses::default(),
+            archive: None,
+            place: Place::Start,
+            is_pax: false,
+        }
+    }
+
+    /// Sets the archive's name, for messages.
+    #[must_use]
+    pub fn named(mut self, archive: String) -> Self {
+        self.archive = Some(archive);
+        self
     }
 
     /// The next file's headers; `None` after the last one.
@@ -97,12 +129,51 @@ impl<R: Read + Send> TarSource<R> {
             return Ok(());
         }
         // Those that are not unpacked by themselves.
-        let packers: [(&[u8], &str); 2] = [(b"\xfd7zXZ", "xz"), (b"BZh", "bzip2")];
-        let packer = packers.iter().find(|(magic, _)| self.reader.at() == BLOCK as u64 && bytes.starts_with(magic));
-        Err(match packer {
-            Some((_, name)) => self.reader.bad(format!("it is compressed; unpack it first: {name} -dc FILE | ...")),
+        let packed = packer(bytes).filter(|_| self.reader.at() <= BLOCK as u64);
+        Err(match packed {
+            Some((name, command)) => {
+                let file = self.archive.as_deref().unwrap_or("FILE");
+                let command = command.replace("FILE", file);
+                self.reader.bad(format!("{name}: unpack it first: {command} | xfskit mkfs --from - ..."))
+            }
             None => self.reader.bad("no header where one belongs, or one with a wrong checksum"),
         })
+    }
+
+    /// Adds the archive and the file in it to an error of the archive.
+    fn within(&self, error: TransferError) -> TransferError {
+        let is_own = matches!(
+            error,
+            TransferError::BadTar { .. }
+                | TransferError::CutShort(..)
+                | TransferError::BadLayer { .. }
+                | TransferError::UnsafePath(_)
+        );
+        let Some(archive) = self.archive.clone().filter(|_| is_own) else { return error };
+        let place = match &self.place {
+            Place::Start => String::new(),
+            Place::In(path) => format!("in {}: ", shown(path)),
+            Place::Behind(path) => format!("behind {}: ", shown(path)),
+        };
+        TransferError::InArchive { archive, place, source: Box::new(error) }
+    }
+
+    fn send_all(&mut self, out: &mut Outlet) -> Result<()> {
+        while let Some((header, extensions)) = self.next_header()? {
+            self.entry(&header, extensions, out)?;
+            if let Place::In(path) = std::mem::take(&mut self.place) {
+                self.place = Place::Behind(path);
+            }
+        }
+        // Reads the rest, since the program that writes the stream may still be writing padding, and the checksum of a
+        // packed stream stands at its end.
+        loop {
+            match self.reader.block() {
+                Ok(Some(_)) => {}
+                Err(error @ TransferError::BadTar { .. }) => return Err(error),
+                Ok(None) | Err(_) => return Ok(()),
+            }
+        }
     }
 
     fn take_records(&mut self, extensions: &mut Extensions, bytes: &[u8]) -> Result<()> {
@@ -166,6 +237,7 @@ impl<R: Read + Send> TarSource<R> {
         };
         let own_path = || header.path_bytes().into_owned();
         let raw = extensions.path.clone().unwrap_or_else(own_path);
+        self.place = Place::In(raw.iter().copied().take(MAX_SHOWN_BYTES).collect());
         let path = self.clean(&raw)?;
         let target = || {
             let own = || header.link_name_bytes().map(std::borrow::Cow::into_owned);
@@ -290,7 +362,9 @@ impl<R: Read + Send> TarSource<R> {
     /// Converts a path to one below the tree's root, without empty and `.` components.
     fn clean(&mut self, raw: &[u8]) -> Result<Vec<u8>> {
         if raw.len() > MAX_PATH_BYTES {
-            return Err(self.reader.bad(format!("a path of {} bytes", raw.len())));
+            let beginning = shown(&raw[..SHOWN_BYTES]);
+            let what = format!("{beginning}...: a path of {} bytes; {MAX_PATH_BYTES} are the most", raw.len());
+            return Err(self.reader.bad(what));
         }
         if raw.starts_with(b"/") {
             self.losses.absolute.note(raw);
@@ -312,18 +386,7 @@ impl<R: Read + Send> TarSource<R> {
 
 impl<R: Read + Send> Source for TarSource<R> {
     fn send(&mut self, out: &mut Outlet) -> Result<()> {
-        while let Some((header, extensions)) = self.next_header()? {
-            self.entry(&header, extensions, out)?;
-        }
-        // Reads the rest, since the program that writes the stream may still be writing padding, and the checksum of a
-        // packed stream stands at its end.
-        loop {
-            match self.reader.block() {
-                Ok(Some(_)) => {}
-                Err(error @ TransferError::BadTar { .. }) => return Err(error),
-                Ok(None) | Err(_) => return Ok(()),
-            }
-        }
+        self.send_all(out).map_err(|error| self.within(error))
     }
 
     fn losses(&self) -> Losses {

@@ -18,7 +18,7 @@
 use super::attributes::{AttributeReader, Handle};
 use super::contents;
 use crate::error::{Losses, Result, TransferError, host};
-use crate::event::{Contents, Event, Kind, MAX_INLINE_BYTES, Meta, Node, join};
+use crate::event::{Contents, Event, Kind, MAX_INLINE_BYTES, MAX_TEXT_PATH_BYTES, Meta, Node, join};
 use crate::pipe::{Outlet, Source};
 use rustix::fs::OFlags;
 use std::collections::HashSet;
@@ -217,6 +217,10 @@ fn parse(text: &[u8], slashes: Slashes) -> Result<Vec<Entry>, Bad> {
             return Err(words.bad(word, "it cannot be the name of a file"));
         }
         let path = join(dir, &name);
+        if path.len() > MAX_TEXT_PATH_BYTES {
+            let what = format!("a path of {} bytes; {MAX_TEXT_PATH_BYTES} are the most", path.len());
+            return Err(words.bad(word, &what));
+        }
         if !seen.insert(path.clone()) {
             return Err(words.bad(&path, "there are two files of this name"));
         }

@@ -5,6 +5,7 @@ use super::contents;
 use crate::error::{Losses, Result, TransferError, host, shown};
 use crate::event::{Contents, Event, Kind, MAX_INLINE_BYTES, Meta, Node, join};
 use crate::pipe::{LeaveOut, Outlet, Sort, Source};
+use crate::whiteout::OverLinks;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags, RawDir, Stat};
 use rustix::io::Errno;
@@ -108,6 +109,10 @@ fn open_folder(path: &Path) -> Result<OwnedFd> {
 }
 
 impl Source for HostSource<'_> {
+    fn over_links(&self) -> OverLinks {
+        OverLinks::LiesInThem
+    }
+
     fn send(&mut self, out: &mut Outlet) -> Result<()> {
         let Self { start, prefix, recursive, walk } = self;
         let mut stack = Vec::new();

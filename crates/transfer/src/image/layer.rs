@@ -49,7 +49,7 @@ impl LayerPaths {
 
 impl ImageSink<'_> {
     /// What has a path now, without following symbolic links; `None` if nothing has.
-    fn find(&self, path: &[u8]) -> Result<Option<Stat>> {
+    pub(super) fn find(&self, path: &[u8]) -> Result<Option<Stat>> {
         let mut stat = self.filesystem.stat(self.base()).map_err(image(path))?;
         for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
             if !stat.file_type.is_dir() {
@@ -102,7 +102,10 @@ impl ImageSink<'_> {
         let Some(dir) = self.find(dir)? else { return Ok(()) };
         match stat.file_type.is_dir() {
             true => self.remove_tree(dir.inode, path),
-            false => self.filesystem.unlink(dir.inode, name, &Caller::root()).map_err(image(path)),
+            false => {
+                self.forget_recent();
+                self.filesystem.unlink(dir.inode, name, &Caller::root()).map_err(image(path))
+            }
         }
     }
 
@@ -120,8 +123,10 @@ impl ImageSink<'_> {
                 WalkEvent::Left(_) => self.filesystem.rmdir(dir, name, &Caller::root()),
             };
             removed.map_err(image(&found.path))?;
+            if found.is_dir() {
+                self.forget(dir, name, found.stat.inode);
+            }
         }
-        self.forget(path);
         Ok(())
     }
 }

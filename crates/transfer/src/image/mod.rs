@@ -1,6 +1,7 @@
 //! Trees in XFS images.
 
 mod layer;
+mod links;
 mod sink;
 mod source;
 mod walk;

@@ -2,15 +2,16 @@
 //!
 //! A new file whose writing fails is removed. A file that replaces another one is made under a temporary name and
 //! renamed when it is complete. Directories get their attributes last: files made in them would change their times
-//! again, and would inherit their default ACLs. Symbolic links in the image are not followed.
+//! again, and would inherit their default ACLs. Symbolic links in the image are followed only where a tree consists of
+//! layers ([`links`](super::links)).
 
 use crate::error::{Losses, Result, TransferError, image, shown};
 use crate::event::{Contents, Hidden, Kind, Meta, Node, split};
 use crate::image::layer::LayerPaths;
 use crate::image::source::meta_of;
 use crate::pipe::{Existing, Sink};
-use crate::whiteout::Whiteouts;
-use std::collections::BTreeMap;
+use crate::whiteout::{OverLinks, Whiteouts};
+use std::collections::HashMap;
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{
     Caller, Error, FileType, NewFile, Permissions, RenameFlags, SetAttr, SetMode, SetTime, Stat, Volume, WholeFile,
@@ -26,11 +27,14 @@ const MAX_AT_ONCE: usize = 128;
 /// A directory of an image into which a tree is written.
 pub struct ImageSink<'a> {
     pub(super) filesystem: &'a Volume,
-    dirs: BTreeMap<Vec<u8>, Dir>,
+    base: Dir,
+    /// Directories that are known, by the directory that each lies in and its name there. Paths would take memory that
+    /// grows with the square of the depth.
+    dirs: HashMap<(InodeNumber, Vec<u8>), Dir>,
     /// The directory that was used last.
     recent: (Vec<u8>, Dir),
     /// Directories that were sent, with the attributes that they get last.
-    unfinished: BTreeMap<Vec<u8>, (InodeNumber, Meta)>,
+    unfinished: HashMap<InodeNumber, Unfinished>,
     open: Option<OpenFile>,
     /// Small files of one directory, to be made together.
     small: Vec<(Node, Vec<u8>)>,
@@ -38,6 +42,9 @@ pub struct ImageSink<'a> {
     existing: Existing,
     /// Where the tree consists of layers: what the current one has so far.
     pub(super) layer: Option<LayerPaths>,
+    pub(super) over_links: OverLinks,
+    /// The path of a directory, and the same without links.
+    pub(super) recent_links: (Vec<u8>, Vec<u8>),
     losses: Losses,
 }
 
@@ -46,6 +53,13 @@ pub(super) struct Dir {
     pub(super) inode: InodeNumber,
     /// New files in it inherit ACLs.
     has_default_acl: bool,
+}
+
+/// A directory that gets its attributes last.
+struct Unfinished {
+    path: Vec<u8>,
+    meta: Meta,
+    inherits: bool,
 }
 
 /// The number that means "no owner" or "no group".
@@ -83,18 +97,20 @@ impl<'a> ImageSink<'a> {
     /// `Image` when its ACLs cannot be read.
     pub fn new(filesystem: &'a Volume, base: InodeNumber) -> Result<Self> {
         let base = open_dir(filesystem, base, b"")?;
-        let dirs = BTreeMap::from([(Vec::new(), base)]);
         let recent = (Vec::new(), base);
         Ok(Self {
             filesystem,
-            dirs,
+            base,
+            dirs: HashMap::new(),
             recent,
-            unfinished: BTreeMap::new(),
+            unfinished: HashMap::new(),
             open: None,
             small: Vec::new(),
             temporaries: 0,
             existing: Existing::TakesAll,
             layer: None,
+            over_links: OverLinks::default(),
+            recent_links: Default::default(),
             losses: Losses::default(),
         })
     }
@@ -116,21 +132,20 @@ impl<'a> ImageSink<'a> {
 
     /// The inode of the directory that the tree is written into.
     pub(super) fn base(&self) -> InodeNumber {
-        self.dirs[&Vec::new()].inode
+        self.base.inode
     }
 
-    /// Forgets a directory that is removed, and those below it.
-    pub(super) fn forget(&mut self, path: &[u8]) {
-        let below = [path, b"/"].concat();
-        let is_gone = |dir: &Vec<u8>| dir.as_slice() == path || dir.starts_with(&below);
-        let gone: Vec<_> = self.dirs.range(path.to_vec()..).take_while(|(dir, _)| dir.starts_with(path)).collect();
-        let gone: Vec<_> = gone.into_iter().map(|(dir, _)| dir.clone()).filter(is_gone).collect();
-        for dir in &gone {
-            self.dirs.remove(dir);
-            self.unfinished.remove(dir);
-        }
-        let base = self.base();
-        self.recent = (Vec::new(), Dir { inode: base, ..self.dirs[&Vec::new()] });
+    /// Forgets a directory that is removed.
+    pub(super) fn forget(&mut self, above: InodeNumber, name: &[u8], inode: InodeNumber) {
+        self.dirs.remove(&(above, name.to_vec()));
+        self.unfinished.remove(&inode);
+        self.forget_recent();
+    }
+
+    /// Forgets where paths lead, before something is replaced that they may lead through.
+    pub(super) fn forget_recent(&mut self) {
+        self.recent = (Vec::new(), self.base);
+        self.recent_links = (Vec::new(), Vec::new());
     }
 
     /// The directory at a path; missing directories are made.
@@ -138,27 +153,32 @@ impl<'a> ImageSink<'a> {
         if self.recent.0 == path {
             return Ok(self.recent.1);
         }
-        let dir = match self.dirs.get(path) {
-            Some(dir) => *dir,
-            None => {
-                let (above, name) = split(path);
-                let above = self.dir(above)?;
-                let dir = self.existing_or_new(above, name, path)?;
-                self.dirs.insert(path.to_vec(), dir);
-                dir
-            }
-        };
+        let (mut dir, mut end) = (self.base, 0);
+        // An archive decides how many names a path has, so they are taken one after the other.
+        for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+            end += name.len() + usize::from(end > 0);
+            let key = (dir.inode, name.to_vec());
+            dir = match self.dirs.get(&key) {
+                Some(known) => *known,
+                None => {
+                    let found = self.existing_or_new(dir, name, &path[..end])?;
+                    self.dirs.insert(key, found);
+                    found
+                }
+            };
+        }
         self.recent = (path.to_vec(), dir);
         Ok(dir)
     }
 
     /// A directory that exists, or is made because a file lies in it.
-    fn existing_or_new(&self, above: Dir, name: &[u8], path: &[u8]) -> Result<Dir> {
+    fn existing_or_new(&mut self, above: Dir, name: &[u8], path: &[u8]) -> Result<Dir> {
         match self.filesystem.lookup(above.inode, name) {
             Ok(stat) if stat.file_type.is_dir() => open_dir(self.filesystem, stat.inode, path),
             Ok(_) if self.layer.is_none() => Err(image(path)(Error::NotADirectory)),
             found @ (Ok(_) | Err(Error::NotFound)) => {
                 if found.is_ok() {
+                    self.forget_recent();
                     self.filesystem.unlink(above.inode, name, &Caller::root()).map_err(image(path))?;
                 }
                 let new = NewFile::dir(0o755);
@@ -171,8 +191,8 @@ impl<'a> ImageSink<'a> {
 
     fn make_dir(&mut self, node: Node) -> Result<()> {
         let mut was_there = node.path.is_empty();
-        let inode = if was_there {
-            self.dirs[&node.path].inode
+        let dir = if was_there {
+            self.base
         } else {
             let (above, name) = split(&node.path);
             let above = self.dir(above)?;
@@ -185,12 +205,13 @@ impl<'a> ImageSink<'a> {
                 }
                 Err(error) => return Err(image(&node.path)(error)),
             };
-            self.dirs.insert(node.path.clone(), dir);
+            self.dirs.insert((above.inode, name.to_vec()), dir);
             self.recent = (node.path.clone(), dir);
-            dir.inode
+            dir
         };
         if !was_there || !self.existing.keeps() {
-            self.unfinished.insert(node.path, (inode, node.meta));
+            let Node { path, meta, .. } = node;
+            self.unfinished.insert(dir.inode, Unfinished { path, meta, inherits: dir.has_default_acl });
         }
         Ok(())
     }
@@ -258,6 +279,7 @@ impl<'a> ImageSink<'a> {
     }
 
     fn check_replaceable(&mut self, dir: Dir, name: &[u8], path: &[u8]) -> Result<()> {
+        self.forget_recent();
         let stat = self.filesystem.lookup(dir.inode, name).map_err(image(path))?;
         if stat.file_type.is_dir() {
             if self.layer.is_some() {
@@ -364,6 +386,7 @@ impl<'a> ImageSink<'a> {
             _ => plain(FileType::Socket),
         };
         let (place, stat) = self.create(&node.path, &new, &node.meta)?;
+        self.forget_recent();
         self.complete(&place, &stat, &node.meta, &node.path)
     }
 
@@ -373,6 +396,7 @@ impl<'a> ImageSink<'a> {
         let target = self.filesystem.lookup(first_dir.inode, first_name).map_err(image(first))?;
         let (dir, name) = split(path);
         let dir = self.dir(dir)?;
+        self.forget_recent();
         if self.layer.is_some() && self.filesystem.lookup(dir.inode, name).is_ok_and(|stat| stat.file_type.is_dir()) {
             self.remove_tree(dir.inode, path)?;
         }
@@ -386,6 +410,7 @@ impl Sink for ImageSink<'_> {
         if [node.meta.uid, node.meta.gid].contains(&NO_ID) && !matches!(node.kind, Kind::Link(_)) {
             return Err(TransferError::NoOwner(shown(&node.path)));
         }
+        self.follow_links(&mut node)?;
         if let Some(layer) = &mut self.layer {
             layer.add(&node.path);
         }
@@ -430,8 +455,9 @@ impl Sink for ImageSink<'_> {
         Ok(())
     }
 
-    fn layer(&mut self) -> Result<()> {
+    fn layer(&mut self, over_links: OverLinks) -> Result<()> {
         self.make_small()?;
+        self.begin_links(over_links);
         if let Some(layer) = &mut self.layer {
             layer.begin();
         }
@@ -440,17 +466,19 @@ impl Sink for ImageSink<'_> {
 
     fn hide(&mut self, hidden: &Hidden) -> Result<()> {
         self.make_small()?;
-        match hidden {
-            Hidden::Path(path) => self.hide_path(path),
-            Hidden::Contents(path) => self.hide_contents(path),
+        match self.follow_links_to_hidden(hidden)? {
+            Hidden::Path(path) => self.hide_path(&path),
+            Hidden::Contents(path) => self.hide_contents(&path),
         }
     }
 
     fn finish(&mut self) -> Result<()> {
         self.make_small()?;
-        for (path, (inode, meta)) in std::mem::take(&mut self.unfinished) {
+        // The order of paths, in which the image does not depend on that of a hash.
+        let mut unfinished: Vec<_> = std::mem::take(&mut self.unfinished).into_iter().collect();
+        unfinished.sort_unstable_by(|a, b| a.1.path.cmp(&b.1.path));
+        for (inode, Unfinished { path, meta, inherits }) in unfinished {
             let stat = self.filesystem.stat(inode).map_err(image(&path))?;
-            let inherits = self.dirs.get(&path).is_some_and(|dir| dir.has_default_acl);
             self.set_attributes(&stat, &meta, inherits, &path)?;
         }
         Ok(())

@@ -4,9 +4,7 @@
 //! line with `type=dir` does and a line `..` leaves. Blanks and others are written `\040`, as vis(3) does.
 
 use super::entry::Entry;
-
-/// Longest path, as for a tar stream.
-const MAX_PATH_BYTES: usize = 1 << 20;
+use crate::event::MAX_TEXT_PATH_BYTES;
 
 /// The number of a line, the path in it, and what is said of that.
 type Numbered = (usize, Vec<u8>, Entry);
@@ -89,8 +87,9 @@ fn join(dir: &[Vec<u8>], name: &[u8]) -> Vec<u8> {
 
 /// A path without empty and `.` components.
 fn clean(path: &[u8]) -> Result<Vec<u8>, String> {
-    if path.len() > MAX_PATH_BYTES {
-        return Err(format!("a path of {} bytes", path.len()));
+    if path.len() > MAX_TEXT_PATH_BYTES {
+        let beginning = String::from_utf8_lossy(&path[..60]);
+        return Err(format!("{beginning}...: a path of {} bytes; {MAX_TEXT_PATH_BYTES} are the most", path.len()));
     }
     let parts: Vec<&[u8]> = path.split(|&byte| byte == b'/').filter(|part| !matches!(*part, b"" | b".")).collect();
     if parts.contains(&&b".."[..]) {

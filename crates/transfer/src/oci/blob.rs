@@ -1,7 +1,11 @@
-//! The files of a layout.
+//! The files of a layout: regular files within its folder. A link in the folder may lead to another place in it, and
+//! not out of it; a pipe or a device is refused and not waited for.
 
 use super::documents::Descriptor;
+use crate::archive::unpacked;
 use crate::error::{Result, TransferError};
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256, Sha512};
 use std::fmt::Write;
@@ -25,12 +29,17 @@ impl Blobs {
     }
 
     pub(super) fn bad(&self, part: &str, what: String) -> TransferError {
-        TransferError::BadContainer { file: format!("{}: {part}", self.dir.display()), what }
+        TransferError::BadContainer { file: self.shown(part), what }
+    }
+
+    /// A part of the layout for messages.
+    pub(super) fn shown(&self, part: &str) -> String {
+        format!("{}: {part}", self.dir.display())
     }
 
     /// A document in the folder itself.
     pub(super) fn document<T: DeserializeOwned>(&self, name: &str) -> Result<T> {
-        let text = read(&self.dir.join(name), MAX_DOCUMENT_BYTES)?;
+        let text = self.read_file(Path::new(name), MAX_DOCUMENT_BYTES)?;
         if text.len() as u64 > MAX_DOCUMENT_BYTES {
             return Err(self.bad(name, "a document of more than 4 MiB".into()));
         }
@@ -43,16 +52,17 @@ impl Blobs {
 
     /// The path of a blob.
     pub(super) fn path(&self, digest: &str) -> Result<PathBuf> {
+        Ok(self.dir.join(self.path_below(digest)?))
+    }
+
+    /// The path of a blob below the folder.
+    fn path_below(&self, digest: &str) -> Result<PathBuf> {
         let is_hex = |hex: &str, digits: usize| {
             hex.len() == digits && hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
         };
         match digest.split_once(':') {
-            Some((algorithm @ "sha256", hex)) if is_hex(hex, 64) => {
-                Ok(self.dir.join("blobs").join(algorithm).join(hex))
-            }
-            Some((algorithm @ "sha512", hex)) if is_hex(hex, 128) => {
-                Ok(self.dir.join("blobs").join(algorithm).join(hex))
-            }
+            Some((algorithm @ "sha256", hex)) if is_hex(hex, 64) => Ok(Path::new("blobs").join(algorithm).join(hex)),
+            Some((algorithm @ "sha512", hex)) if is_hex(hex, 128) => Ok(Path::new("blobs").join(algorithm).join(hex)),
             _ => Err(self.bad(digest, "a digest that is neither sha256 nor sha512".into())),
         }
     }
@@ -62,19 +72,77 @@ impl Blobs {
         if descriptor.size > MAX_DOCUMENT_BYTES {
             return Err(self.bad(&descriptor.digest, "a document of more than 4 MiB".into()));
         }
-        let text = read(&self.path(&descriptor.digest)?, descriptor.size)?;
+        let text = self.read_file(&self.path_below(&descriptor.digest)?, descriptor.size)?;
         let digest = digest_of(&descriptor.digest, &mut text.as_slice()).expect("a slice can be read");
         self.compare(descriptor, digest, text.len() as u64).map(|()| text)
     }
 
     /// Reads a blob that a descriptor names, and compares it.
     pub(super) fn verify(&self, descriptor: &Descriptor) -> Result<()> {
-        let path = self.path(&descriptor.digest)?;
-        let host = |source| TransferError::Host { path: path.display().to_string(), what: "reading it", source };
-        let mut file = File::open(&path).map_err(host)?;
+        let mut file = self.open(&descriptor.digest)?;
+        let path = self.path(&descriptor.digest)?.display().to_string();
+        let host = |source| TransferError::Host { path: path.clone(), what: "reading it", source };
         let size = file.metadata().map_err(host)?.len();
         let digest = digest_of(&descriptor.digest, &mut file).map_err(host)?;
         self.compare(descriptor, digest, size)
+    }
+
+    /// Compares a layer with the digest of what it is when it is unpacked.
+    pub(super) fn verify_unpacked(&self, descriptor: &Descriptor, expected: &str) -> Result<()> {
+        let stream = unpacked(self.open(&descriptor.digest)?);
+        let digest = stream.and_then(|mut stream| digest_of(expected, &mut stream));
+        let digest = digest.map_err(|error| self.bad(&descriptor.digest, format!("it cannot be unpacked: {error}")))?;
+        if digest == expected {
+            return Ok(());
+        }
+        let what =
+            format!("unpacked, its digest is {digest}, and the image's config says {expected} (rootfs.diff_ids)");
+        Err(self.bad(&descriptor.digest, what))
+    }
+
+    /// Whether the folder has a blob.
+    pub(super) fn has(&self, digest: &str) -> Result<bool> {
+        Ok(self.path(digest)?.symlink_metadata().is_ok())
+    }
+
+    /// Opens a blob.
+    pub(super) fn open(&self, digest: &str) -> Result<File> {
+        self.open_file(&self.path_below(digest)?)
+    }
+
+    /// Opens a regular file within the folder.
+    fn open_file(&self, path: &Path) -> Result<File> {
+        let whole = self.dir.join(path);
+        let host = |source| TransferError::Host { path: whole.display().to_string(), what: "reading it", source };
+        let dir = File::open(&self.dir).map_err(host)?;
+        // A pipe would be waited for.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let below = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let opened = match rustix::fs::openat2(&dir, path, flags, Mode::empty(), below) {
+            // A kernel before 5.6, or a sandbox that does not know the call.
+            Err(Errno::NOSYS | Errno::PERM) => rustix::fs::openat(&dir, path, flags | OFlags::NOFOLLOW, Mode::empty()),
+            opened => opened,
+        };
+        let part = path.display().to_string();
+        let file = match opened {
+            Err(Errno::XDEV | Errno::LOOP) => {
+                return Err(self.bad(&part, "a link that leads out of the layout's folder".into()));
+            }
+            opened => File::from(opened.map_err(|error| host(error.into()))?),
+        };
+        match file.metadata().map_err(host)?.is_file() {
+            true => Ok(file),
+            false => Err(self.bad(&part, "it is no regular file".into())),
+        }
+    }
+
+    /// At most one byte more than a file is to have.
+    fn read_file(&self, path: &Path, expected: u64) -> Result<Vec<u8>> {
+        let mut text = Vec::new();
+        let read = self.open_file(path)?.take(expected + 1).read_to_end(&mut text);
+        let whole = self.dir.join(path).display().to_string();
+        read.map_err(|source| TransferError::Host { path: whole, what: "reading it", source })?;
+        Ok(text)
     }
 
     fn compare(&self, descriptor: &Descriptor, digest: String, size: u64) -> Result<()> {
@@ -87,14 +155,6 @@ impl Blobs {
         }
         Ok(())
     }
-}
-
-/// At most one byte more than a file is to have.
-fn read(path: &Path, expected: u64) -> Result<Vec<u8>> {
-    let host = |source| TransferError::Host { path: path.display().to_string(), what: "reading it", source };
-    let mut text = Vec::new();
-    File::open(path).map_err(host)?.take(expected + 1).read_to_end(&mut text).map_err(host)?;
-    Ok(text)
 }
 
 /// The digest of a stream by the algorithm of another digest.

@@ -21,7 +21,33 @@ pub(super) struct Index {
 /// A manifest: the parts of one image.
 #[derive(Debug, Deserialize)]
 pub(super) struct Manifest {
+    pub(super) config: Option<Descriptor>,
     pub(super) layers: Vec<Descriptor>,
+}
+
+/// What an image is for, and what its layers are when they are unpacked.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Config {
+    architecture: Option<String>,
+    os: Option<String>,
+    variant: Option<String>,
+    #[serde(default)]
+    pub(super) rootfs: RootFs,
+}
+
+/// The layers of an image.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct RootFs {
+    /// The digests of the layers as tar streams, the lowest first.
+    #[serde(default)]
+    pub(super) diff_ids: Vec<String>,
+}
+
+impl Config {
+    pub(super) fn platform(&self) -> Option<Platform> {
+        let (os, architecture) = (self.os.clone()?, self.architecture.clone()?);
+        Some(Platform { architecture, os, variant: self.variant.clone() })
+    }
 }
 
 /// What names a part.
@@ -71,6 +97,10 @@ pub(super) fn is_manifest(media_type: &str) -> bool {
         media_type,
         "application/vnd.oci.image.manifest.v1+json" | "application/vnd.docker.distribution.manifest.v2+json"
     )
+}
+
+pub(super) fn is_config(media_type: &str) -> bool {
+    matches!(media_type, "application/vnd.oci.image.config.v1+json" | "application/vnd.docker.container.image.v1+json")
 }
 
 /// Whether a layer is a tar stream, packed or not. How it is packed is found by its first bytes.

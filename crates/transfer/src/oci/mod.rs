@@ -8,7 +8,7 @@
 //! ```
 //! Each part names the next by its digest and its size. All are verified before the first file of the image is made, so
 //! that an image whose parts do not fit is not made in part. As the OCI image specification has it (image-layout.md,
-//! descriptor.md, image-index.md, manifest.md, layer.md); Docker's media types of the same things are taken as well.
+//! descriptor.md, image-index.md, manifest.md, config.md, layer.md); Docker's media types of the same things are taken as well.
 
 mod blob;
 mod documents;
@@ -16,9 +16,9 @@ mod documents;
 use crate::archive::{TarSource, unpacked};
 use crate::error::{Losses, Result, TransferError};
 use crate::pipe::{Outlet, Source};
-use crate::whiteout::Whiteouts;
+use crate::whiteout::{OverLinks, Whiteouts};
 use blob::Blobs;
-use documents::{Descriptor, Index, Manifest, Marker, is_index, is_layer, is_manifest};
+use documents::{Config, Descriptor, Index, Manifest, Marker, is_config, is_index, is_layer, is_manifest};
 use std::path::Path;
 
 /// An annotation by which an image in a layout has a name.
@@ -56,6 +56,8 @@ impl std::str::FromStr for Platform {
 pub struct ContainerImage {
     blobs: Blobs,
     layers: Vec<Descriptor>,
+    /// The digests of the unpacked layers, if the image's config is there and has them.
+    unpacked: Vec<String>,
 }
 
 impl ContainerImage {
@@ -80,15 +82,24 @@ impl ContainerImage {
             let what = format!("a layer of the type {}, which is no tar stream", other.media_type);
             return Err(blobs.bad(&other.digest, what));
         }
-        Ok(Self { blobs, layers: manifest.layers })
+        let unpacked = read_config(&blobs, &manifest)?.unwrap_or_default().rootfs.diff_ids;
+        if !unpacked.is_empty() && unpacked.len() != manifest.layers.len() {
+            let (layers, ids) = (manifest.layers.len(), unpacked.len());
+            let what = format!("it has {layers} layers, and its config has {ids} (rootfs.diff_ids)");
+            return Err(blobs.bad("the image's manifest", what));
+        }
+        Ok(Self { blobs, layers: manifest.layers, unpacked })
     }
 
-    /// Reads all layers and compares them with their digests and sizes.
+    /// Reads all layers and compares them with their digests and sizes, and what is in them with the digests that the
+    /// image's config has.
     ///
     /// # Errors
     /// `Host`, `BadContainer`.
     pub fn verify_layers(&self) -> Result<()> {
-        self.layers.iter().try_for_each(|layer| self.blobs.verify(layer))
+        self.layers.iter().try_for_each(|layer| self.blobs.verify(layer))?;
+        let mut pairs = self.layers.iter().zip(&self.unpacked);
+        pairs.try_for_each(|(layer, expected)| self.blobs.verify_unpacked(layer, expected))
     }
 
     /// The layers as a source.
@@ -111,25 +122,28 @@ pub struct ContainerSource<'a> {
 impl Source for ContainerSource<'_> {
     fn send(&mut self, out: &mut Outlet) -> Result<()> {
         for layer in &self.image.layers {
-            out.begin_layer(Whiteouts::Hide)?;
+            out.begin_layer(Whiteouts::Hide, OverLinks::Replaces)?;
             let path = self.image.blobs.path(&layer.digest)?;
             let host = |source| TransferError::Host { path: path.display().to_string(), what: "reading it", source };
-            let stream = std::fs::File::open(&path).and_then(unpacked).map_err(host)?;
-            let mut tar = TarSource::new(stream);
+            let stream = unpacked(self.image.blobs.open(&layer.digest)?).map_err(host)?;
+            let mut tar = TarSource::new(stream).named(self.image.blobs.shown(&layer.digest));
             let sent = tar.send(out);
             self.losses = std::mem::take(&mut self.losses).and(tar.losses());
-            sent.map_err(|error| match error {
-                TransferError::BadTar { .. } | TransferError::CutShort(..) => {
-                    self.image.blobs.bad(&layer.digest, error.to_string())
-                }
-                error => error,
-            })?;
+            sent?;
         }
         Ok(())
     }
 
     fn losses(&self) -> Losses {
         self.losses.clone()
+    }
+}
+
+/// The config of an image, verified; `None` where there is none, as for what is no container.
+fn read_config(blobs: &Blobs, manifest: &Manifest) -> Result<Option<Config>> {
+    match manifest.config.as_ref().filter(|config| is_config(&config.media_type)) {
+        Some(config) if blobs.has(&config.digest)? => Ok(Some(blobs.parse(&config.digest, &blobs.read(config)?)?)),
+        _ => Ok(None),
     }
 }
 
@@ -171,10 +185,16 @@ fn choose_by_platform(blobs: &Blobs, images: Vec<Descriptor>, wanted: Option<&Pl
     }
     // Statements about an image, such as how it was built, have a platform that no machine is.
     manifests.retain(|manifest| manifest.platform.as_ref().is_none_or(|platform| platform.os != "unknown"));
+    if wanted.is_some() {
+        for unnamed in manifests.iter_mut().filter(|manifest| manifest.platform.is_none()) {
+            let manifest: Manifest = blobs.parse(&unnamed.digest, &blobs.read(unnamed)?)?;
+            unnamed.platform = read_config(blobs, &manifest)?.and_then(|config| config.platform());
+        }
+    }
     let platforms: Vec<String> =
         manifests.iter().filter_map(|manifest| Some(manifest.platform.as_ref()?.to_string())).collect();
     if let Some(wanted) = wanted {
-        let is_wanted = |manifest: &Descriptor| manifest.platform.as_ref().is_none_or(|platform| platform.is(wanted));
+        let is_wanted = |manifest: &Descriptor| manifest.platform.as_ref().is_some_and(|platform| platform.is(wanted));
         manifests.retain(is_wanted);
     }
     match <[Descriptor; 1]>::try_from(manifests) {

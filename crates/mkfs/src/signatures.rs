@@ -1,0 +1,235 @@
+//! What tells formats apart that may be lost when an image is made: those that libblkid knows, as mkfs.xfs asks it.
+//!
+//! Offsets are from the start of the device. A format whose signature is two bytes is known by a second field as well.
+//! The facts are those of the formats' own documents and of libblkid's man page and messages.
+
+/// The name of an XFS image in messages.
+pub const XFS: &str = "an XFS image";
+/// The name of a disk with an MBR. The table leaves the rest of the disk as it is, which may be an XFS image.
+pub const MBR: &str = "an MBR partition table";
+/// The name of a tar archive.
+pub const TAR: &str = "a tar archive";
+
+/// An offset, the bytes there, and the format that they belong to.
+pub(crate) type Signature = (usize, &'static [u8], &'static str);
+
+const EXT: &str = "an ext2, ext3 or ext4 image";
+const FAT: &str = "a FAT image";
+const ISO: &str = "an ISO 9660 image";
+const UDF: &str = "a UDF image";
+const LVM: &str = "an LVM volume";
+const SWAP: &str = "swap space";
+const SUSPENDED: &str = "swap space with a suspended system";
+const RAID: &str = "a member of a Linux RAID";
+const REISERFS: &str = "a reiserfs image";
+const OCFS2: &str = "an OCFS2 image";
+const BCACHE: &str = "a bcache or bcachefs device";
+const UFS: &str = "a UFS image";
+const SQUASHFS: &str = "a squashfs image";
+const GPT: &str = "a GPT partition table";
+
+/// Filesystems, volumes, and what holds disks of virtual machines.
+pub(crate) const SIGNATURES: &[Signature] = &[
+    (0, b"XFSB", XFS),
+    (0x438, &[0x53, 0xef], EXT),
+    (0x10040, b"_BHRfS_M", "a btrfs image"),
+    (0x400, &[0x10, 0x20, 0xf5, 0xf2], "an f2fs image"),
+    (0, b"hsqs", SQUASHFS),
+    (0, b"sqsh", SQUASHFS),
+    (3, b"NTFS    ", "an NTFS image"),
+    (3, b"EXFAT   ", "an exFAT image"),
+    (3, b"-FVE-FS-", "a BitLocker volume"),
+    (0x36, b"FAT12   ", FAT),
+    (0x36, b"FAT16   ", FAT),
+    (0x36, b"MSDOS", FAT),
+    (0x52, b"FAT32", FAT),
+    (0x52, b"MSWIN", FAT),
+    (0x8001, b"CD001", ISO),
+    (0x8001, b"BEA01", UDF),
+    (0x8001, b"NSR0", UDF),
+    (0x18, b"LVM2 001", LVM),
+    (0x218, b"LVM2", LVM),
+    (0x418, b"LVM2 001", LVM),
+    (0x618, b"LVM2 001", LVM),
+    (0, b"LUKS", "a LUKS volume"),
+    (0x4000, b"SKUL\xba\xbe", "a LUKS volume"),
+    (0x200, b"EFI PART", GPT),
+    (0x1000, b"EFI PART", GPT),
+    (0, b"QFI\xfb", "a qcow2 image"),
+    (0, b"bluestore block device", "a Ceph BlueStore device"),
+    (0x1018, &[0xc6, 0x85, 0x73, 0xf6, 0x4e, 0x1a, 0x45, 0xca], BCACHE),
+    (0x1018, &[0xc6, 0x85, 0x73, 0xf6, 0x66, 0xce, 0x90, 0xa9], BCACHE),
+    (0x8000, b"JFS1", "a JFS image"),
+    (0x2034, b"ReIsErFs", REISERFS),
+    (0x10014, b"ReIsErFs", REISERFS),
+    (0x10034, b"ReIsErFs", REISERFS),
+    (0x10034, b"ReIsEr2Fs", REISERFS),
+    (0x10034, b"ReIsEr3Fs", REISERFS),
+    (0x10000, b"ReIsEr4", "a reiser4 image"),
+    (0x400, &[0xe2, 0xe1, 0xf5, 0xe0], "an EROFS image"),
+    (0x400, b"OCFSV2", OCFS2),
+    (0x800, b"OCFSV2", OCFS2),
+    (0x1000, b"OCFSV2", OCFS2),
+    (0x2000, b"OCFSV2", OCFS2),
+    (0x10000, &[0x01, 0x16, 0x19, 0x70], "a GFS2 image"),
+    (0x20, b"NXSB", "an APFS container"),
+    (0x20, b"ORCLDISK", "an Oracle ASM disk"),
+    (0x400, &[0xf5, 0xfc, 0x01, 0xa5], "a VxFS image"),
+    (0x2000, &[0x49, 0xe8, 0x95, 0xf9], "an HPFS image"),
+    (0x255c, &[0x54, 0x19, 0x01, 0x00], UFS),
+    (0x255c, &[0x19, 0x01, 0x54, 0x19], UFS),
+    (0x1055c, &[0x19, 0x01, 0x54, 0x19], UFS),
+    (0, &[0x45, 0x3d, 0xcd, 0x28], "a cramfs image"),
+    (0, &[0xce, 0xfa, 0xad, 0x1b], "a BFS image"),
+    (0, b"-rom1fs-", "a romfs image"),
+    (0, b"SFOZ", "a zonefs device"),
+    (0, b"verity\0\0", "a dm-verity device"),
+    (0, b"integrt\0", "a dm-integrity device"),
+    (0, b"dmvdo001", "a VDO volume"),
+    (0, b"SnAp", "an LVM snapshot"),
+    (0x204, b"!Stra0tis", "a Stratis device"),
+    (0, &[0xfc, 0x4e, 0x2b, 0xa9], RAID),
+    (0x1000, &[0xfc, 0x4e, 0x2b, 0xa9], RAID),
+];
+
+/// Where the signature of swap space ends: at the end of its first page.
+pub(crate) const PAGE_BYTES: [usize; 5] = [4096, 8192, 16384, 32768, 65536];
+
+/// The last bytes of the first page of swap space.
+pub(crate) const SWAP_MARKS: [(&[u8], &str); 6] = [
+    (b"SWAPSPACE2", SWAP),
+    (b"SWAP-SPACE", SWAP),
+    (b"S1SUSPEND", SUSPENDED),
+    (b"S2SUSPEND", SUSPENDED),
+    (b"ULSUSPEND", SUSPENDED),
+    (b"LINHIB0001", SUSPENDED),
+];
+
+/// Signatures of disk images of virtual machines, and of partition tables.
+pub(crate) const DISKS: &[Signature] = &[
+    (0, b"KDMV", "a VMDK image"),
+    (0, b"COWD", "a VMDK image"),
+    (0x40, &[0x7f, 0x10, 0xda, 0xbe], "a VDI image"),
+    (0, b"vhdxfile", "a VHDX image"),
+    (0, b"conectix", "a VHD image"),
+    (0, b"QED\0", "a QED image"),
+    (510, &[0x55, 0xaa], MBR),
+];
+
+/// Signatures of formats other than disk images and filesystems.
+pub(crate) const FILES: &[Signature] = &[
+    (0, &[0x1f, 0x8b], "gzip data"),
+    (0, b"\xfd7zXZ\0", "xz data"),
+    (0, &[0x28, 0xb5, 0x2f, 0xfd], "zstd data"),
+    (0, b"BZh", "bzip2 data"),
+    (0, b"PK\x03\x04", "a zip archive"),
+    (257, b"ustar", TAR),
+    (0, b"\x7fELF", "a program"),
+];
+
+/// Bytes at the start of a device in which [`of_head`] looks.
+pub(crate) const HEAD_BYTES: u64 = 0x10568;
+/// Bytes at the end of a device in which [`of_tail`] looks.
+pub(crate) const TAIL_BYTES: u64 = 128 << 10;
+
+/// The format of a device that begins with these bytes.
+pub(crate) fn of_head(head: &[u8]) -> Option<&'static str> {
+    let holds = |offset: usize, bytes: &[u8]| head.get(offset..offset + bytes.len()) == Some(bytes);
+    let known = SIGNATURES.iter().find(|(offset, bytes, _)| holds(*offset, bytes)).map(|(_, _, name)| *name);
+    known
+        .or_else(|| {
+            let marks = PAGE_BYTES.iter().flat_map(|end| SWAP_MARKS.iter().map(move |mark| (end, mark)));
+            // The field has ten bytes, and begins with the mark.
+            marks.into_iter().find(|(end, (mark, _))| holds(*end - 10, mark)).map(|(_, (_, name))| *name)
+        })
+        .or_else(|| of_two_bytes(head))
+}
+
+/// The format of a device whose signature is two bytes, which mean nothing without another field.
+fn of_two_bytes(head: &[u8]) -> Option<&'static str> {
+    let two = |offset: usize| head.get(offset..offset + 2);
+    let is = |offset: usize, bytes: &[u8]| two(offset) == Some(bytes);
+    let is_set = |offset: usize| two(offset).is_some_and(|bytes| bytes != [0, 0]);
+    let either = |offset, [a, b]: [u8; 2]| is(offset, &[a, b]) || is(offset, &[b, a]);
+    let minix = [[0x7f, 0x13], [0x8f, 0x13], [0x68, 0x24], [0x78, 0x24]];
+    if minix.iter().any(|magic| either(0x410, *magic)) && is_set(0x400) && is_set(0x404) && is_set(0x406) {
+        return Some("a minix image");
+    }
+    if either(0x418, [0x5a, 0x4d]) && is_set(0x400) && is_set(0x406) && is_set(0x408) {
+        return Some("a minix image");
+    }
+    if is(0x406, &[0x34, 0x34]) && is(0x400, &[2, 0]) && is(0x402, &[0, 0]) {
+        return Some("a NILFS2 image");
+    }
+    let is_hfs_plus = (is(0x400, b"H+") && is(0x402, &[0, 4])) || (is(0x400, b"HX") && is(0x402, &[0, 5]));
+    let is_hfs = is(0x400, b"BD") && is_set(0x402) && is_set(0x412);
+    (is_hfs_plus || is_hfs).then_some("an HFS or HFS+ image")
+}
+
+/// The format of a device of this size that ends with these bytes: those that have their superblock there.
+pub(crate) fn of_tail(size: u64, tail: &[u8]) -> Option<&'static str> {
+    let start = size - tail.len() as u64;
+    let holds = |at: Option<u64>, bytes: &[u8]| {
+        let at = at.and_then(|at| at.checked_sub(start)).map(|at| at as usize);
+        at.is_some_and(|at| tail.get(at..at + bytes.len()) == Some(bytes))
+    };
+    const MAGIC: [u8; 4] = [0xfc, 0x4e, 0x2b, 0xa9];
+    let reversed = [MAGIC[3], MAGIC[2], MAGIC[1], MAGIC[0]];
+    let version_0 = (size & !0xffff).checked_sub(0x10000);
+    let version_1 = (size / 512).checked_sub(16).map(|sector| (sector & !7) * 512);
+    if holds(version_0, &MAGIC) || holds(version_0, &reversed) || holds(version_1, &MAGIC) {
+        return Some(RAID);
+    }
+    let from_end = |bytes: u64| size.checked_sub(bytes);
+    if holds(from_end(1024), b"Intel Raid ISM Cfg Sig. ") {
+        return Some("a member of an Intel RAID");
+    }
+    if holds(from_end(512), &[0xde, 0x11, 0xde, 0x11]) || holds(from_end(512), &[0x11, 0xde, 0x11, 0xde]) {
+        return Some("a member of a DDF RAID");
+    }
+    holds(from_end(512), b"conectix").then_some("a VHD image")
+}
+
+/// Bytes of one of the four labels of a ZFS device: two are at its start, two at its end.
+pub(crate) const ZFS_LABEL_BYTES: u64 = 256 << 10;
+/// The name of a ZFS device.
+pub(crate) const ZFS: &str = "a member of a ZFS pool";
+
+/// Whether the second half of a label of ZFS has an uberblock, of which each has 1 KiB at least.
+pub(crate) fn has_zfs_uberblock(half: &[u8]) -> bool {
+    const MAGIC: u64 = 0x00ba_b10c;
+    let is_one = |block: &[u8]| block.starts_with(&MAGIC.to_le_bytes()) || block.starts_with(&MAGIC.to_be_bytes());
+    half.chunks_exact(1024).any(is_one)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_signature_lies_in_what_is_read_and_is_found() {
+        for (offset, bytes, name) in SIGNATURES {
+            let mut head = vec![0; HEAD_BYTES as usize];
+            assert_eq!(of_head(&head), None);
+            head[*offset..*offset + bytes.len()].copy_from_slice(bytes);
+            assert_eq!(of_head(&head), Some(*name), "at {offset}");
+        }
+        for end in PAGE_BYTES {
+            let mut head = vec![0; HEAD_BYTES as usize];
+            head[end - 10..end].copy_from_slice(b"SWAPSPACE2");
+            assert_eq!(of_head(&head), Some(SWAP));
+        }
+    }
+
+    #[test]
+    fn a_raid_is_known_by_its_end() {
+        // The places of md(4): in the last 128 KiB, and in the last 12 KiB.
+        for (size, offset) in [((1 << 20) + 5120, (1 << 20) - 0x10000), (1 << 20, (1 << 20) - 8192)] {
+            let mut tail = vec![0; TAIL_BYTES as usize];
+            assert_eq!(of_tail(size, &tail), None);
+            let at = (offset - (size - TAIL_BYTES)) as usize;
+            tail[at..at + 4].copy_from_slice(&0xa92b_4efc_u32.to_le_bytes());
+            assert_eq!(of_tail(size, &tail), Some(RAID), "{size}");
+        }
+    }
+}
