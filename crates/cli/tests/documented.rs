@@ -50,7 +50,9 @@ fn session(block: &str, scratch: &Scratch) {
 }
 
 fn without_numbers(line: &str) -> Vec<&str> {
-    let is_number = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
+    // A UUID may begin with a letter.
+    let is_uuid = |word: &str| word.len() == 36 && word.split('-').count() == 5;
+    let is_number = |word: &str| word.starts_with(|c: char| c.is_ascii_digit()) || is_uuid(word);
     line.split_whitespace().map(|word| if is_number(word) { "N" } else { word }).collect()
 }
 

@@ -135,7 +135,8 @@ fn whiteouts_remove_what_lower_layers_have_in_any_order_of_the_archive() {
     assert!(has(".wh.gone") && has("gone") && has("was-a-dir") && !has("was-a-dir/x") && has("was-a-file/y"));
 }
 
-/// What a layer above a system whose `lib` is a link has: the entries of an archive, and the files that are to be there.
+/// What a layer above a system whose `lib` is a link has: the entries of an archive, and the files that are to be
+/// there.
 const OVER_LINKS: [(&[&str], &str); 5] = [
     (&["lib/new"], "usr/lib/new usr/lib/old"),
     (&["lib/.wh.old", "lib/new"], "usr/lib/new"),

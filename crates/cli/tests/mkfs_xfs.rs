@@ -358,6 +358,56 @@ fn what_other_programs_make_is_in_the_way() {
     );
 }
 
+/// A superblock of md's version 1, which says where it lies itself.
+fn raid_superblock(at: u64) -> Vec<u8> {
+    let mut bytes = vec![0; 256];
+    bytes[..4].copy_from_slice(&0xa92b_4efc_u32.to_le_bytes());
+    bytes[4] = 1;
+    bytes[16..32].fill(9);
+    bytes[144..152].copy_from_slice(&(at / 512).to_le_bytes());
+    bytes
+}
+
+/// What needs a device or a program that is rarely there is written as libblkid expects it.
+#[test]
+fn what_libblkid_knows_is_in_the_way() {
+    let scratch = scratch();
+    let size = 310 * MIB;
+    let mut old_raid = vec![0; 4096];
+    old_raid[..12].copy_from_slice(&[0xfc, 0x4e, 0x2b, 0xa9, 0, 0, 0, 0, 90, 0, 0, 0]);
+    old_raid[20..24].fill(9);
+    let uberblocks: Vec<u8> = [0x0c, 0xb1, 0xba, 0, 0, 0, 0, 0].into_iter().chain([0; 1016]).collect();
+    let mut lvm = b"LABELONE".to_vec();
+    lvm.extend([1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0, 0]);
+    lvm.extend(b"LVM2 001");
+    let last = (size / 512 - 16) / 8 * 8 * 512;
+    let ceph = b"bluestore block device\n0123".to_vec();
+    let mut needed = vec!["linux_raid_member", "zfs_member", "ceph_bluestore"];
+    for (at, bytes) in [
+        (0, raid_superblock(0)),
+        (4096, raid_superblock(4096)),
+        (last, raid_superblock(last)),
+        (size / 65536 * 65536 - 65536, old_raid),
+        (128 << 10, uberblocks.repeat(8)),
+        (size - (128 << 10), uberblocks.repeat(8)),
+        (512, lvm),
+        (0, ceph),
+        (0, b"LUKS\xba\xbe\0\x01".to_vec()),
+    ] {
+        let other = scratch.image("other.img", size);
+        File::options().write(true).open(&other).unwrap().write_all_at(&bytes, at).unwrap();
+        let blkid = Command::new("blkid").args(["-p", "-o", "value", "-s", "TYPE"]).arg(&other).output();
+        let by_blkid = blkid.map(|found| String::from_utf8_lossy(&found.stdout).trim().to_owned()).unwrap_or_default();
+        needed.retain(|name| *name != by_blkid);
+        let output = ours(&scratch, "mkfs.xfs", &["-q", text(&other)]);
+        let error = String::from_utf8_lossy(&output.stderr);
+        let refused = output.status.code() == Some(1) && error.contains("-f overwrites it");
+        assert!(refused, "at {at}, {by_blkid} for blkid: {error}");
+        fs::remove_file(&other).unwrap();
+    }
+    assert!(needed.is_empty(), "blkid knows other forms of {needed:?}");
+}
+
 /// By the rule of systemd, a program that formats a block device locks it and then calls the one that does.
 #[test]
 fn a_lock_that_the_caller_holds_on_a_device_is_no_refusal() {

@@ -314,6 +314,7 @@ mod tests {
             ("d--755 0 0\na p--644 0 0\na p--644 0 0", 5, "two files"),
             ("d--755 0 0\na/b p--644 0 0", 4, "the name"),
             ("d--755 0 0\n.. p--644 0 0", 4, "the name"),
+            (&format!("d--755 0 0\n{}", format!("{} d--755 0 0\n", "n".repeat(250)).repeat(20)), 20, "a path of"),
         ] {
             let (number, why) = fails(entries);
             assert!(number == line && why.contains(what), "{entries:?}: line {number}: {why}");

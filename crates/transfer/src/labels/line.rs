@@ -18,6 +18,15 @@ const MAX_LARGE: usize = 256;
 /// Memory for what is remembered of earlier matches, of one expression.
 const MATCHER_BYTES: usize = 64 << 10;
 
+/// In place of a label: the paths get none.
+const NONE: &str = "<<none>>";
+
+/// Whether a text has the form of a label. Which users, roles and types there are is known to the policy alone.
+fn is_label(text: &str) -> bool {
+    let parts: Vec<&str> = text.splitn(4, ':').collect();
+    parts.len() >= 3 && parts.iter().all(|part| !part.is_empty())
+}
+
 /// A line: which paths get which label.
 #[derive(Debug)]
 pub(super) struct Spec {
@@ -51,6 +60,9 @@ impl Spec {
         if !expression.starts_with(['/', '.', '^', '(', '[']) {
             return Err(format!("the path {expression} does not begin with a slash"));
         }
+        if label != NONE && !is_label(label) {
+            return Err(format!("{label}: expected user:role:type, user:role:type:level, or {NONE}"));
+        }
         if expression.len() > MAX_BYTES {
             return Err(format!("its expression has more than {MAX_BYTES} bytes"));
         }
@@ -61,7 +73,7 @@ impl Spec {
             is_exact: !has_special(expression),
             expression: expression.to_owned(),
             kind,
-            label: (label != "<<none>>").then(|| label.as_bytes().to_vec()),
+            label: (label != NONE).then(|| label.as_bytes().to_vec()),
             compiled: OnceLock::new(),
             file: file.to_owned(),
             line: number,

@@ -77,7 +77,8 @@ impl FileContexts {
     /// Reads a file, and those that belong to it.
     ///
     /// # Errors
-    /// `Host` for a file that cannot be read, `BadText` for a line that makes no sense.
+    /// `Host` for a file that cannot be read, `BadText` for a line that makes no sense, and where no line gives a
+    /// label.
     pub fn read(path: &Path) -> Result<Self> {
         let mut contexts = Self::default();
         contexts.add(path, &read_text(path)?)?;
@@ -90,6 +91,11 @@ impl FileContexts {
             if let Some((path, text)) = read_beside(path, suffix)? {
                 contexts.subs.add(&path, &text, is_local)?;
             }
+        }
+        if contexts.exact.is_empty() && contexts.patterns.is_empty() {
+            // Every file would lose the label that it has.
+            let what = "no line of it gives a label".into();
+            return Err(TransferError::BadText { file: path.display().to_string(), line: 1, what });
         }
         Ok(contexts)
     }
@@ -187,10 +193,15 @@ mod tests {
             ("/a( u:r:t", "unclosed"),
             ("/(a)\\1 u:r:t", "backreference"),
             ("a u:r:t", "slash"),
+            ("/a label", "user:role:type"),
+            ("/a u:r", "user:role:type"),
+            ("/a u::t:s0", "user:role:type"),
+            ("/a <<non>>", "user:role:type"),
         ] {
             let error = contexts(&format!("# fine\n{line}\n")).unwrap_err().to_string();
             assert!(error.starts_with("contexts: line 2: ") && error.contains(what), "{line}: {error}");
         }
+        assert!(contexts("/a u:r:t:s0-s15:c0.c1023\n/b u:r:t\n/c <<none>>\n").is_ok());
     }
 
     #[test]

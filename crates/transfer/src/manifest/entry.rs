@@ -168,11 +168,15 @@ impl Entry {
     }
 }
 
+/// Times that an image can have, in seconds since 1970: from 1901 to 2486, with the feature bigtime.
+const TIMES: std::ops::RangeInclusive<i64> = -(1 << 31)..=(u64::MAX / 1_000_000_000) as i64 - (1 << 31);
+
 /// Seconds since 1970, and behind a dot nanoseconds, which are a number and no fraction.
 fn parse_time(text: &str) -> Option<Timestamp> {
     let (seconds, nanoseconds) = text.split_once('.').unwrap_or((text, "0"));
     let nanoseconds = nanoseconds.parse().ok().filter(|nanoseconds| *nanoseconds < 1_000_000_000)?;
-    Some(Timestamp { seconds: seconds.parse().ok()?, nanoseconds })
+    let seconds = seconds.parse().ok().filter(|seconds| TIMES.contains(seconds))?;
+    Some(Timestamp { seconds, nanoseconds })
 }
 
 /// `MAJOR,MINOR`, or the same behind the name of a format.

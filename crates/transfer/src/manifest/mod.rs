@@ -179,6 +179,10 @@ mod tests {
             ("./../a mode=1", ".."),
             ("./a uname=root", "uname"),
             ("./a time=x", "time"),
+            ("./a time=16299260426.0", "time"),
+            ("./a time=-2147483649", "time"),
+            ("./a uid=1 mode=1 uid=2", "twice"),
+            ("./a xattr.user.a=YQ== xattrs.user.a=YQ==", "twice"),
         ] {
             let error = Manifest::parse("m".into(), format!("#mtree\n{line}\n").as_bytes()).unwrap_err().to_string();
             assert!(error.starts_with("m: line 2: ") && error.contains(what), "{line}: {error}");

@@ -5,6 +5,7 @@
 
 use super::entry::Entry;
 use crate::event::MAX_TEXT_PATH_BYTES;
+use std::collections::HashSet;
 
 /// The number of a line, the path in it, and what is said of that.
 type Numbered = (usize, Vec<u8>, Entry);
@@ -66,11 +67,17 @@ fn lines(text: &[u8]) -> Vec<(usize, Vec<u8>)> {
 }
 
 fn take_all<'a>(entry: &mut Entry, words: impl Iterator<Item = &'a [u8]>) -> Result<(), String> {
+    let mut seen = HashSet::new();
     for word in words {
         let equals = word.iter().position(|&byte| byte == b'=');
         let (key, value) = equals.map_or((word, None), |at| (&word[..at], Some(&word[at + 1..])));
         let key = std::str::from_utf8(key).map_err(|_| "a keyword that is not UTF-8".to_owned())?;
         let value = value.map(decode).transpose()?;
+        // Both spellings of an attribute are the same.
+        let name = key.strip_prefix("xattrs.").map_or_else(|| key.to_owned(), |name| format!("xattr.{name}"));
+        if !seen.insert(name) {
+            return Err(format!("{key} stands in the line twice"));
+        }
         entry.take(key, value.as_deref())?;
     }
     Ok(())

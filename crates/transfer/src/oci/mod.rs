@@ -8,7 +8,8 @@
 //! ```
 //! Each part names the next by its digest and its size. All are verified before the first file of the image is made, so
 //! that an image whose parts do not fit is not made in part. As the OCI image specification has it (image-layout.md,
-//! descriptor.md, image-index.md, manifest.md, config.md, layer.md); Docker's media types of the same things are taken as well.
+//! descriptor.md, image-index.md, manifest.md, config.md, layer.md); Docker's media types of the same things are taken
+//! as well.
 
 mod blob;
 mod documents;
