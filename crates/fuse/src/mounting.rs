@@ -17,8 +17,8 @@ pub struct Mounting {
     mount_point: PathBuf,
     /// The mount, if this process can see it.
     entry: Option<Arc<MountEntry>>,
-    /// The file for the report of how the server ends. Those who unmount find it among this process's descriptors; those
-    /// of a server that has given up its rights are root's.
+    /// The file for the report of how the server ends. Those who unmount find it among this process's descriptors;
+    /// those of a server that has given up its rights are root's.
     #[allow(dead_code)] // It is only kept open.
     report: Option<OwnedFd>,
     /// With `auto_unmount`, the connection to the helper, which unmounts when it is closed.

@@ -12,7 +12,8 @@ pub const MAX_INLINE_BYTES: u64 = 64 * 1024;
 /// Larger contents follow in pieces of at most this size.
 pub const PIECE_BYTES: usize = 1 << 20;
 
-/// Longest path of an archive. Linux takes 4,096 bytes at once; an image may have longer ones, and `export` writes them.
+/// Longest path of an archive. Linux takes 4,096 bytes at once; an image may have longer ones, and `export` writes
+/// them.
 /// Beyond this length a path is refused: each of its names makes a directory.
 pub(crate) const MAX_PATH_BYTES: usize = 16 * 1024;
 /// Longest path of a text that describes files (`PATH_MAX` of Linux).

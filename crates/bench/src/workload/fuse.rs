@@ -110,8 +110,8 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
     let files = work.each * lab.threads();
     section.about = format!(
         "{files} files are made, as many are given an attribute of 64 bytes, which is read again, the first are \
-         renamed, as many absent names are looked up, the first are removed, and a folder with as many is listed, by {} \
-         threads in directories of their own; kernel, FUSE library, options and threads of the server are the same on both sides. \
+         renamed, as many absent names are looked up, the first are removed, and a folder with as many is listed, by \
+         {} threads in directories of their own; kernel, FUSE library, options and threads of the server are the same on both sides. \
          Best of {} rounds.",
         lab.threads(),
         lab.rounds()

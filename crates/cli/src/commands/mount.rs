@@ -139,8 +139,8 @@ impl ServerOutput {
         Ok(Self { nothing, log })
     }
 
-    /// Reports to the process that started this one that the mount is ready, and closes the output. The mount exists, so
-    /// a failure of the report does not end it.
+    /// Reports to the process that started this one that the mount is ready, and closes the output. The mount exists,
+    /// so a failure of the report does not end it.
     fn report_ready(&self) {
         let mut out = stdout().lock();
         let _ = writeln!(out, "{READY}").and_then(|()| out.flush());

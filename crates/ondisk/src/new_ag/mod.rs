@@ -1,4 +1,5 @@
-//! The metadata of an AG as it is made: its header sectors and the roots of its trees, as mkfs.xfs and growing write it.
+//! The metadata of an AG as it is made: its header sectors and the roots of its trees, as mkfs.xfs and growing write
+//! it.
 //!
 //! ```text
 //! block 0                        superblock │ AGF │ AGI │ AGFL, a sector each

@@ -175,7 +175,8 @@ impl OpenedLog {
 /// Where the log of the filesystem lies.
 ///
 /// # Errors
-/// `NoLogDevice` when an external log's device is missing, `Invalid` where one is given in vain; `Corrupt` when it is too small.
+/// `NoLogDevice` when an external log's device is missing, `Invalid` where one is given in vain; `Corrupt` when it is
+/// too small.
 pub(super) fn log_place(
     device: &Arc<dyn BlockDevice>,
     log_device: Option<Arc<dyn BlockDevice>>,

@@ -166,7 +166,8 @@ impl Mount {
             // them the filesystem works, as the kernel's does, which never looks at them.
             if let Err(error) = mount.mend_superblock_copies() {
                 mount.journal.check()?;
-                tracing::warn!(%error, "the copies of the superblock were not written: xfs_repair may take old ones for true");
+                let what = "the copies of the superblock were not written: xfs_repair may take old ones for true";
+                tracing::warn!(%error, "{what}");
             }
         }
         mount.begin(recovered, counters_are_right)?;

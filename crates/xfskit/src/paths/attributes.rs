@@ -112,8 +112,9 @@ impl Filesystem {
     }
 
     /// Makes or replaces an extended attribute of a file; of a symbolic link, of what it leads to
-    /// ([`set_symlink_xattr`](Self::set_symlink_xattr) has the link itself). The full name begins with `user.`, `trusted.` or `security.`,
-    /// or is one of the ACLs of `system.`, which an empty value removes. The value has at most 65536 bytes.
+    /// ([`set_symlink_xattr`](Self::set_symlink_xattr) has the link itself). The full name begins with `user.`,
+    /// `trusted.` or `security.`, or is one of the ACLs of `system.`, which an empty value removes. The value has at
+    /// most 65536 bytes.
     ///
     /// # Errors
     /// As [`Self::metadata`]; `NotSupported` for a name with an unknown prefix, `AttributeNameTooLong`,

@@ -53,8 +53,8 @@ impl MkfsOptions {
         self
     }
 
-    /// Allows images of less than 300 MiB (314,572,800 bytes), which mkfs.xfs makes only when forced: 16 MiB are enough, of which 7.3 MB are
-    /// free.
+    /// Allows images of less than 300 MiB (314,572,800 bytes), which mkfs.xfs makes only when forced: 16 MiB are
+    /// enough, of which 7.3 MB are free.
     ///
     /// ```
     /// # use std::sync::Arc;

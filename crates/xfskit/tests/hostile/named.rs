@@ -241,7 +241,7 @@ fn unknown_features_are_refused_by_name() {
     let old = SOUND.with(sb, |bytes| bytes[101] = bytes[101] & 0xf0 | 4);
     assert!(open(&old, true).err().unwrap().to_string().contains("version 4"));
     let unfinished = SOUND.with(sb, |bytes| bytes[126] = 1);
-    assert!(open(&unfinished, true).err().unwrap().to_string().contains("not finished"));
+    assert!(open(&unfinished, true).err().unwrap().to_string().contains("mkfs was cut off here"));
 }
 
 #[test]
