@@ -56,10 +56,8 @@ pub fn disk_format(device: &dyn BlockDevice) -> io::Result<Option<&'static str>>
     }
 }
 
-fn find_in_first_sector(device: &dyn BlockDevice, signatures: &[Signature]) -> io::Result<Option<&'static str>> {
-    let head = read(device, 0, device.size_bytes().min(512))?;
-    let holds = |offset: usize, bytes: &[u8]| head.get(offset..offset + bytes.len()) == Some(bytes);
-    Ok(signatures.iter().find(|(offset, bytes, _)| holds(*offset, bytes)).map(|(_, _, name)| *name))
+fn find_in_first_sector(device: &dyn BlockDevice, known: &[Signature]) -> io::Result<Option<&'static str>> {
+    Ok(signatures::find(&read(device, 0, device.size_bytes().min(512))?, known))
 }
 
 /// The contents of the device, whether a filesystem or something else, for a message.

@@ -134,15 +134,21 @@ pub(crate) const TAIL_BYTES: u64 = 128 << 10;
 
 /// The format of a device that begins with these bytes.
 pub(crate) fn of_head(head: &[u8]) -> Option<&'static str> {
-    let holds = |offset: usize, bytes: &[u8]| head.get(offset..offset + bytes.len()) == Some(bytes);
-    let known = SIGNATURES.iter().find(|(offset, bytes, _)| holds(*offset, bytes)).map(|(_, _, name)| *name);
-    known
-        .or_else(|| {
-            let marks = PAGE_BYTES.iter().flat_map(|end| SWAP_MARKS.iter().map(move |mark| (end, mark)));
-            // The field has ten bytes, and begins with the mark.
-            marks.into_iter().find(|(end, (mark, _))| holds(*end - 10, mark)).map(|(_, (_, name))| *name)
-        })
-        .or_else(|| of_two_bytes(head))
+    let swap = || {
+        let marks = PAGE_BYTES.iter().flat_map(|end| SWAP_MARKS.iter().map(move |mark| (end, mark)));
+        // The field has ten bytes, and begins with the mark.
+        marks.into_iter().find(|(end, (mark, _))| holds(head, *end - 10, mark)).map(|(_, (_, name))| *name)
+    };
+    find(head, SIGNATURES).or_else(swap).or_else(|| of_two_bytes(head))
+}
+
+/// The format of the first of these signatures that the bytes have.
+pub(crate) fn find(head: &[u8], signatures: &[Signature]) -> Option<&'static str> {
+    signatures.iter().find(|(offset, bytes, _)| holds(head, *offset, bytes)).map(|(_, _, name)| *name)
+}
+
+fn holds(head: &[u8], offset: usize, bytes: &[u8]) -> bool {
+    head.get(offset..offset + bytes.len()) == Some(bytes)
 }
 
 /// The format of a device whose signature is two bytes, which mean nothing without another field.
