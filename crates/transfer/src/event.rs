@@ -5,6 +5,7 @@
 
 use crate::error::TransferError;
 use crate::whiteout::OverLinks;
+use std::fmt;
 use xfskit::ondisk::Timestamp;
 
 /// Contents up to this size are part of their file's event, if they have no holes.
@@ -87,6 +88,53 @@ pub enum Kind {
     Socket,
     /// A further name of a file that was sent before, under this path.
     Link(Vec<u8>),
+}
+
+/// The type of a file, without what belongs to it. A further name of a file counts as a regular file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A character device.
+    Char,
+    /// A block device.
+    Block,
+    /// A pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+}
+
+impl From<&Kind> for FileKind {
+    fn from(kind: &Kind) -> Self {
+        match kind {
+            Kind::Directory => Self::Directory,
+            Kind::File { .. } | Kind::Link(_) => Self::File,
+            Kind::Symlink(_) => Self::Symlink,
+            Kind::Char(_) => Self::Char,
+            Kind::Block(_) => Self::Block,
+            Kind::Fifo => Self::Fifo,
+            Kind::Socket => Self::Socket,
+        }
+    }
+}
+
+impl fmt::Display for FileKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::File => "regular file",
+            Self::Directory => "directory",
+            Self::Symlink => "symbolic link",
+            Self::Char => "character device",
+            Self::Block => "block device",
+            Self::Fifo => "pipe",
+            Self::Socket => "socket",
+        })
+    }
 }
 
 /// The contents of a regular file.

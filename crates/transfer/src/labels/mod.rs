@@ -17,7 +17,7 @@ mod line;
 mod subs;
 
 use crate::error::{Result, TransferError};
-use crate::event::Kind;
+use crate::event::FileKind;
 use line::Spec;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
@@ -27,39 +27,6 @@ use subs::Substitutes;
 const MAX_BYTES: u64 = 64 << 20;
 /// Most lines with a pattern, each of which may be compiled. Distributions have less than 10,000.
 const MAX_PATTERNS: usize = 20_000;
-
-/// The type of a file, as far as labels depend on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileKind {
-    /// A regular file.
-    File,
-    /// A directory.
-    Directory,
-    /// A symbolic link.
-    Symlink,
-    /// A character device.
-    Char,
-    /// A block device.
-    Block,
-    /// A pipe.
-    Fifo,
-    /// A socket.
-    Socket,
-}
-
-impl From<&Kind> for FileKind {
-    fn from(kind: &Kind) -> Self {
-        match kind {
-            Kind::Directory => Self::Directory,
-            Kind::File { .. } | Kind::Link(_) => Self::File,
-            Kind::Symlink(_) => Self::Symlink,
-            Kind::Char(_) => Self::Char,
-            Kind::Block(_) => Self::Block,
-            Kind::Fifo => Self::Fifo,
-            Kind::Socket => Self::Socket,
-        }
-    }
-}
 
 /// The labels of paths.
 #[derive(Debug, Default)]

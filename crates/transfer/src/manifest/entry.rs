@@ -1,70 +1,29 @@
 //! What a line of a manifest says of a path.
 
-use crate::event::{Kind, Meta};
+use crate::event::{FileKind, Meta};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use std::collections::BTreeMap;
-use std::fmt;
 use xfskit::ondisk::{DeviceNumber, Timestamp};
 
-/// A type of files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Type {
-    File,
-    Directory,
-    Symlink,
-    Char,
-    Block,
-    Fifo,
-    Socket,
-}
-
-impl Type {
-    fn parse(text: &str) -> Option<Self> {
-        Some(match text {
-            "file" => Self::File,
-            "dir" => Self::Directory,
-            "link" => Self::Symlink,
-            "char" => Self::Char,
-            "block" => Self::Block,
-            "fifo" => Self::Fifo,
-            "socket" => Self::Socket,
-            _ => return None,
-        })
-    }
-
-    pub(super) fn is(self, kind: &Kind) -> bool {
-        match kind {
-            Kind::File { .. } => self == Self::File,
-            Kind::Directory => self == Self::Directory,
-            Kind::Symlink(_) => self == Self::Symlink,
-            Kind::Char(_) => self == Self::Char,
-            Kind::Block(_) => self == Self::Block,
-            Kind::Fifo => self == Self::Fifo,
-            Kind::Socket => self == Self::Socket,
-            Kind::Link(_) => true,
-        }
-    }
-}
-
-impl fmt::Display for Type {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::File => "regular file",
-            Self::Directory => "directory",
-            Self::Symlink => "symbolic link",
-            Self::Char => "character device",
-            Self::Block => "block device",
-            Self::Fifo => "pipe",
-            Self::Socket => "socket",
-        })
-    }
+/// The type that a value of `type=` names.
+fn parse_kind(text: &str) -> Option<FileKind> {
+    Some(match text {
+        "file" => FileKind::File,
+        "dir" => FileKind::Directory,
+        "link" => FileKind::Symlink,
+        "char" => FileKind::Char,
+        "block" => FileKind::Block,
+        "fifo" => FileKind::Fifo,
+        "socket" => FileKind::Socket,
+        _ => return None,
+    })
 }
 
 /// What is given of a path; the rest is the tree's.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Entry {
-    pub(super) file_type: Option<Type>,
+    pub(super) file_type: Option<FileKind>,
     mode: Option<u16>,
     uid: Option<u32>,
     gid: Option<u32>,
@@ -110,7 +69,7 @@ impl Entry {
         let wrong = || format!("{key}={}: the value makes no sense", text());
         let id = || text().parse().ok().filter(|id| *id != u32::MAX).ok_or_else(wrong);
         match key {
-            "type" => self.file_type = Some(Type::parse(text()).ok_or_else(wrong)?),
+            "type" => self.file_type = Some(parse_kind(text()).ok_or_else(wrong)?),
             "mode" => {
                 let mode = u16::from_str_radix(text(), 8).ok().filter(|mode| *mode <= 0o7777);
                 self.mode = Some(mode.ok_or_else(wrong)?);

@@ -18,9 +18,9 @@ mod entry;
 mod mtree;
 
 use crate::error::{Losses, Result, TransferError};
-use crate::event::{Kind, Meta, Node};
+use crate::event::{FileKind, Kind, Meta, Node};
 use crate::pipe::{Outlet, Source};
-use entry::{Entry, Type};
+use entry::Entry;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ impl Manifest {
             return Ok(());
         }
         let entry = &line.entry;
-        if let Some(expected) = entry.file_type.filter(|expected| !expected.is(&node.kind)) {
+        if let Some(expected) = entry.file_type.filter(|expected| *expected != FileKind::from(&node.kind)) {
             return Err(self.bad(line, format!("{}: the tree has no {expected} there", self.shown(&node.path))));
         }
         entry.apply(&mut node.meta);
@@ -138,16 +138,16 @@ impl Source for ManifestSource {
             }
             let lacks = |what: &str| manifest.bad(line, format!("{}: {what}", manifest.shown(path)));
             let kind = match entry.file_type {
-                None | Some(Type::File) => return Err(lacks("the tree has no such file; 'optional' allows it")),
-                Some(Type::Directory) => Kind::Directory,
-                Some(Type::Fifo) => Kind::Fifo,
-                Some(Type::Socket) => Kind::Socket,
-                Some(Type::Symlink) => {
+                None | Some(FileKind::File) => return Err(lacks("the tree has no such file; 'optional' allows it")),
+                Some(FileKind::Directory) => Kind::Directory,
+                Some(FileKind::Fifo) => Kind::Fifo,
+                Some(FileKind::Socket) => Kind::Socket,
+                Some(FileKind::Symlink) => {
                     Kind::Symlink(entry.target.clone().ok_or_else(|| lacks("a new link needs link=TARGET"))?)
                 }
-                Some(Type::Char | Type::Block) => {
+                Some(FileKind::Char | FileKind::Block) => {
                     let device = entry.device.ok_or_else(|| lacks("a new device needs device=MAJOR,MINOR"))?;
-                    if entry.file_type == Some(Type::Char) { Kind::Char(device) } else { Kind::Block(device) }
+                    if entry.file_type == Some(FileKind::Char) { Kind::Char(device) } else { Kind::Block(device) }
                 }
             };
             let mode = if kind == Kind::Directory { 0o755 } else { 0o644 };

@@ -30,7 +30,7 @@ pub(super) fn parse(text: &[u8]) -> Result<Vec<Numbered>, (usize, String)> {
                 let path = if name.contains(&b'/') { name.clone() } else { join(&dir, &name) };
                 let path = clean(&path).map_err(bad)?;
                 // A name without a slash that is a directory is entered, but for the root, whose names are its own.
-                let is_entered = !name.contains(&b'/') && entry.file_type == Some(super::Type::Directory);
+                let is_entered = !name.contains(&b'/') && entry.file_type == Some(crate::event::FileKind::Directory);
                 if is_entered && name != b"." {
                     dir.push(name);
                 }
