@@ -47,9 +47,7 @@ impl Volume {
         let mut all = GivenBack::default();
         for ag in (0..geometry.ag_count).map(AgNumber) {
             let within = geometry.ag_header_blocks()..geometry.blocks_in_ag(ag);
-            let part = trim::trim_ag(&self.mount, ag, &Trim { within, min_blocks, by })?;
-            all.extents += part.extents;
-            all.blocks += part.blocks;
+            all += trim::trim_ag(&self.mount, ag, &Trim { within, min_blocks, by })?;
         }
         if by == TrimBy::Zeros {
             self.mount.journal.note_in_place();

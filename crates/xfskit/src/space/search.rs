@@ -34,6 +34,11 @@ pub(super) fn merged(mut extents: Vec<FreeExtent>) -> Vec<FreeExtent> {
     extents
 }
 
+/// As [`merged`], of runs as the state of an AG notes them.
+pub(super) fn merged_runs(runs: Vec<(AgBlock, u32)>) -> Vec<FreeExtent> {
+    merged(runs.into_iter().map(|(start, count)| FreeExtent { start, count }).collect())
+}
+
 /// The search for an extent in one AG.
 pub(super) struct Search<'a> {
     pub request: &'a AllocRequest,
@@ -183,7 +188,7 @@ pub(super) fn busy_extents(tx: &Transaction, ag: Ag, request: &AllocRequest) -> 
         }
         busy.extend(freed);
     }
-    merged(busy.into_iter().map(|(start, count)| FreeExtent { start, count }).collect())
+    merged_runs(busy)
 }
 
 /// Finds up to `want` free blocks in one run for the free list, outside of `keep`: the smallest extent that has them

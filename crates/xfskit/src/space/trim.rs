@@ -19,11 +19,11 @@
 
 use super::ag::Ag;
 use super::ag_tree::ag_tree;
-use super::search::merged;
+use super::search::merged_runs;
 use crate::error::{Error, Result};
 use crate::mount::Mount;
 use crate::trans::Transaction;
-use std::ops::Range;
+use std::ops::{AddAssign, Range};
 use std::sync::Arc;
 use xfskit_device::BlockDevice;
 use xfskit_ondisk::btree::{BlockKey, Bnobt, FreeExtent};
@@ -57,6 +57,13 @@ pub struct GivenBack {
     pub blocks: u64,
 }
 
+impl AddAssign for GivenBack {
+    fn add_assign(&mut self, other: Self) {
+        self.extents += other.extents;
+        self.blocks += other.blocks;
+    }
+}
+
 /// Which extents go back, and how.
 #[derive(Clone, Debug)]
 pub struct Trim {
@@ -81,8 +88,7 @@ pub fn trim_ag(mount: &Arc<Mount>, number: AgNumber, trim: &Trim) -> Result<Give
         let (found, next) = find_batch(&mut tx, ag, at..trim.within.end, trim)?;
         for extent in without_busy(&tx, ag, &found) {
             give_back(mount, number, extent, trim.by)?;
-            done.extents += 1;
-            done.blocks += u64::from(extent.count);
+            done += GivenBack { extents: 1, blocks: extent.count.into() };
         }
         at = next;
     }
@@ -124,7 +130,7 @@ fn without_busy(tx: &Transaction, ag: Ag, free: &[FreeExtent]) -> Vec<FreeExtent
     let state = &mount.ags[ag.number.0 as usize];
     let mut busy = state.busy_extents(mount.journal.durable());
     busy.extend(state.windows.of_others(None));
-    let busy = merged(busy.into_iter().map(|(start, count)| FreeExtent { start, count }).collect());
+    let busy = merged_runs(busy);
     let mut left = Vec::new();
     for extent in free {
         let mut at = extent.start.0;
@@ -189,7 +195,7 @@ pub struct Freed(Vec<(AgNumber, Vec<FreeExtent>)>);
 pub fn take_freed(mount: &Mount) -> Freed {
     let of_ag = |(number, state): (u32, &crate::mount::AgState)| {
         let freed = state.take_discards(mount.geometry.blocks_in_ag(AgNumber(number)));
-        let freed = merged(freed.into_iter().map(|(start, count)| FreeExtent { start, count }).collect());
+        let freed = merged_runs(freed);
         (!freed.is_empty()).then_some((AgNumber(number), freed))
     };
     Freed((0..).zip(&mount.ags).filter_map(of_ag).collect())
@@ -199,15 +205,12 @@ pub fn take_freed(mount: &Mount) -> Freed {
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
-pub fn give_back_freed(mount: &Arc<Mount>, freed: &Freed) -> Result<GivenBack> {
-    let mut done = GivenBack::default();
+pub fn give_back_freed(mount: &Arc<Mount>, freed: &Freed) -> Result<()> {
     for (number, extents) in &freed.0 {
         for extent in extents {
-            let trim = Trim { within: extent.start.0..extent.end(), min_blocks: 1, by: TrimBy::Discard };
-            let part = trim_ag(mount, *number, &trim)?;
-            done.extents += part.extents;
-            done.blocks += part.blocks;
+            let within = extent.start.0..extent.end();
+            trim_ag(mount, *number, &Trim { within, min_blocks: 1, by: TrimBy::Discard })?;
         }
     }
-    Ok(done)
+    Ok(())
 }
