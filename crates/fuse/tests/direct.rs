@@ -8,16 +8,23 @@ use std::io::Write;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Writes a block with io_submit, over and over, while a thread reads it through the cache. A read after a completed
-/// write must return what was written.
-const SCRIPT: &str = r#"
+/// The calls of asynchronous I/O, which Python does not have: what both programs begin with.
+const CALLS: &str = r#"
 import ctypes, mmap, os, platform, sys, threading
 setup, getevents, submit = {"x86_64": (206, 208, 209), "aarch64": (0, 4, 2)}[platform.machine()]
 libc = ctypes.CDLL(None, use_errno=True)
 class Block(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_uint64), ("key", ctypes.c_uint32), ("flags", ctypes.c_uint32), ("code", ctypes.c_uint16),
-                ("priority", ctypes.c_int16), ("file", ctypes.c_uint32), ("buffer", ctypes.c_uint64), ("bytes", ctypes.c_uint64),
-                ("offset", ctypes.c_int64), ("reserved", ctypes.c_uint64), ("more", ctypes.c_uint32), ("event", ctypes.c_uint32)]
+    _fields_ = [("data", ctypes.c_uint64), ("key", ctypes.c_uint32), ("flags", ctypes.c_uint32),
+                ("code", ctypes.c_uint16),
+                ("priority", ctypes.c_int16), ("file", ctypes.c_uint32), ("buffer", ctypes.c_uint64),
+                ("bytes", ctypes.c_uint64),
+                ("offset", ctypes.c_int64), ("reserved", ctypes.c_uint64), ("more", ctypes.c_uint32),
+                ("event", ctypes.c_uint32)]
+"#;
+
+/// Writes a block with io_submit, over and over, while a thread reads it through the cache. A read after a completed
+/// write must return what was written.
+const SCRIPT: &str = r#"
 def call(*arguments):
     if libc.syscall(*arguments) < 0:
         sys.exit(os.strerror(ctypes.get_errno()))
@@ -63,7 +70,7 @@ fn what_was_read_during_an_asynchronous_write_is_not_read_after_it() {
     let Some(fixture) = mounted() else { return };
     let path = fixture.path("file");
     File::create(&path).unwrap().write_all(&vec![1; 65536]).unwrap();
-    let output = Command::new("python3").arg("-c").arg(SCRIPT).arg(&path).output().unwrap();
+    let output = Command::new("python3").arg("-c").arg([CALLS, SCRIPT].concat()).arg(&path).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "0", "stale reads");
     fixture.judge(|_| ());
@@ -72,13 +79,6 @@ fn what_was_read_during_an_asynchronous_write_is_not_read_after_it() {
 /// As many direct writes as the kernel sends without waiting, to a page that a thread makes dirty in the cache. The
 /// server makes the kernel write that page back before it answers, by a write that takes one of the same places.
 const MANY: &str = r#"
-import ctypes, mmap, os, platform, sys, threading
-setup, getevents, submit = {"x86_64": (206, 208, 209), "aarch64": (0, 4, 2)}[platform.machine()]
-libc = ctypes.CDLL(None, use_errno=True)
-class Block(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_uint64), ("key", ctypes.c_uint32), ("flags", ctypes.c_uint32), ("code", ctypes.c_uint16),
-                ("priority", ctypes.c_int16), ("file", ctypes.c_uint32), ("buffer", ctypes.c_uint64), ("bytes", ctypes.c_uint64),
-                ("offset", ctypes.c_int64), ("reserved", ctypes.c_uint64), ("more", ctypes.c_uint32), ("event", ctypes.c_uint32)]
 context = ctypes.c_uint64(0)
 COUNT, PAGE = 96, 4096
 if libc.syscall(setup, COUNT, ctypes.byref(context)) < 0:
@@ -114,7 +114,7 @@ fn many_direct_writes_to_a_dirty_page_do_not_wait_for_each_other() {
     let path = fixture.path("file");
     File::create(&path).unwrap().write_all(&[1; 4096]).unwrap();
     std::fs::read(&path).unwrap();
-    let mut child = Command::new("python3").arg("-c").arg(MANY).arg(&path).spawn().unwrap();
+    let mut child = Command::new("python3").arg("-c").arg([CALLS, MANY].concat()).arg(&path).spawn().unwrap();
     let end = Instant::now() + Duration::from_secs(60);
     loop {
         match child.try_wait().unwrap() {
