@@ -50,8 +50,8 @@ pub struct Cli {
     /// no means for that; docs/network.md says what has
     #[arg(long, global = true)]
     pub others_kept_out: bool,
-    /// With mount: the server keeps all rights. Without this it gives up what it does not need before it reads an
-    /// image: other files, other programs, the network
+    /// Keep all rights. Without this, xfskit gives up what it does not need before it reads an image: other files,
+    /// other programs, the network
     #[arg(long, global = true)]
     pub no_sandbox: bool,
     /// What to do.

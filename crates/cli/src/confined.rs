@@ -1,27 +1,60 @@
 //! When this program gives up its rights, and which it keeps: docs/design/sandbox.md.
 //!
 //! ```text
-//! plan ─▶ the image's files are opened ─▶ enter ─▶ the image is parsed
-//!      ─▶ before_connecting ─▶ its server is connected to ─▶ enter ─▶ the same
+//! command  plan ─▶ who else has the images? ─▶ rights are given up ─▶ the images are opened and parsed
+//! mount    plan ─▶ the images are opened ─▶ rights are given up ─▶ they are parsed
+//!          plan ─▶ before_connecting ─▶ their server is connected to ─▶ the rest is given up ─▶ the same
 //! ```
-//! Without a plan nothing is given up.
+//! Without a plan nothing is given up. Which commands need what is in [`crate::needs`].
 
+use crate::network;
+use crate::operand;
 use anyhow::{Context, Result};
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use xfskit::device::{Access, FileDevice, Holder, OpenError};
 use xfskit_nbd::Address;
-use xfskit_sandbox::{Calls, Confined, FileUse, IoUring, Needs, confine_thread, filter_calls};
+use xfskit_sandbox::{Calls, Confined, FileUse, IoUring, More, Needs, confine_thread, filter_calls};
 
 /// Where the kernel says whether it offers FUSE over io_uring.
 const OFFERS_RINGS: &str = "/sys/module/fuse/parameters/enable_uring";
+/// What the C library reads to look the name of a server up.
+const LOOK_UP: [&str; 5] = ["/etc", "/lib", "/lib64", "/usr", "/run"];
 
-#[derive(Debug, Default)]
+/// When rights are given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// Before the first image is opened.
+    BeforeImages,
+    /// When [`enter`] is called, with the images open.
+    WithImages,
+}
+
+/// What is kept, and when the rest is given up.
+#[derive(Debug)]
+pub struct Plan {
+    /// What is kept, but for the images.
+    pub needs: Needs,
+    /// Images and disks, and how they will be opened.
+    pub images: Vec<(PathBuf, Access)>,
+    /// Files that the command replaces, if no other program uses them.
+    pub targets: Vec<PathBuf>,
+    /// When the rest is given up.
+    pub entry: Entry,
+}
+
+#[derive(Debug)]
 struct State {
-    plan: Option<Needs>,
+    plan: Option<Plan>,
     /// What of it is in force.
     confined: Confined,
     is_thread_confined: bool,
     has_entered: bool,
     is_left_out: bool,
+    /// Who used a file, by its device and inode number, when rights were given up.
+    holders: Vec<((u64, u64), Vec<Holder>)>,
 }
 
 static STATE: Mutex<State> = Mutex::new(State {
@@ -30,14 +63,15 @@ static STATE: Mutex<State> = Mutex::new(State {
     is_thread_confined: false,
     has_entered: false,
     is_left_out: false,
+    holders: Vec::new(),
 });
 
 fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the server of a mount needs once it has opened an image.
-pub fn needs_of_server() -> Needs {
+/// The plan of the server of a mount.
+pub fn plan_of_server() -> Plan {
     let offers = std::fs::read_to_string(OFFERS_RINGS).is_ok_and(|answer| answer.trim() == "Y");
     let mut needs = Needs::new(Calls::Serve(if offers { IoUring::Offered } else { IoUring::Not }));
     // Where a lone client runs, which groups a caller is in, and how many processors there are.
@@ -48,14 +82,14 @@ pub fn needs_of_server() -> Needs {
         // Another descriptor of the connection for each thread.
         ("/dev/fuse".into(), FileUse::Write),
     ];
-    needs
+    Plan { needs, images: Vec::new(), targets: Vec::new(), entry: Entry::WithImages }
 }
 
-/// From now on [`enter`] keeps only this.
-pub fn plan(needs: Needs) {
+/// From now on the program goes by this plan.
+pub fn plan(plan: Plan) {
     let mut state = state();
     if !state.is_left_out {
-        state.plan = Some(needs);
+        state.plan = Some(plan);
     }
 }
 
@@ -69,28 +103,85 @@ pub fn option() -> Option<&'static str> {
     state().is_left_out.then_some("--no-sandbox")
 }
 
-/// For an image on a server, whose client has threads from the beginning: gives up what belongs to threads, but for the
-/// connection.
+/// For a server of a mount whose image is on a server, whose client has threads from the beginning: gives up what
+/// belongs to threads, but for the connection.
 ///
 /// # Errors
 /// The system's.
 pub fn before_connecting(address: &Address) -> Result<()> {
     let mut state = state();
-    let Some(needs) = &mut state.plan else { return Ok(()) };
-    match address.tcp_port() {
-        Some(port) => {
-            needs.ports.push(port);
-            // The C library looks the server's name up.
-            needs.files.extend(["/etc", "/lib", "/lib64", "/usr", "/run"].map(|path| (path.into(), FileUse::Read)));
-        }
-        None => needs.abstract_sockets = true,
-    }
+    let Some(plan) = state.plan.as_mut().filter(|plan| plan.entry == Entry::WithImages) else { return Ok(()) };
+    allow_connection(&mut plan.needs, address);
     confine(&mut state)
 }
 
+/// Lets a connection to a server be made after Landlock's rules are in force.
+fn allow_connection(needs: &mut Needs, address: &Address) {
+    match address.tcp_port() {
+        Some(port) => {
+            needs.ports.push(port);
+            needs.files.extend(LOOK_UP.map(|path| (path.into(), FileUse::Read)));
+        }
+        None => needs.abstract_sockets = true,
+    }
+}
+
+/// Called before an image is opened: a command gives up its rights.
+///
+/// # Errors
+/// As [`enter`].
+pub fn before_opening() -> Result<()> {
+    let is_now = state().plan.as_ref().is_some_and(|plan| plan.entry == Entry::BeforeImages);
+    if is_now { enter() } else { Ok(()) }
+}
+
+/// Those who used a file when rights were given up: a process under Landlock's rules does not see what others have
+/// open. `None` if that was not asked.
+pub fn holders_before(file: &Metadata) -> Option<Vec<Holder>> {
+    let state = state();
+    let found = state.holders.iter().find(|(key, _)| *key == (file.dev(), file.ino()));
+    found.map(|(_, holders)| holders.clone())
+}
+
+/// Adds the images of a plan to its files, and notes who uses them and the targets. An image that others use is refused
+/// here.
+fn look_at_files(state: &mut State) -> Result<()> {
+    let Some(plan) = state.plan.as_mut() else { return Ok(()) };
+    let mut note = |path: &Path, holders: Vec<Holder>| {
+        let data = std::fs::metadata(path);
+        state.holders.extend(data.ok().map(|data| ((data.dev(), data.ino()), holders)));
+    };
+    for (image, access) in &plan.images {
+        let used_for = if *access == Access::Read { FileUse::Read } else { FileUse::Write };
+        for file in operand::files(image) {
+            if let Some(address) = network::address(&file)? {
+                allow_connection(&mut plan.needs, &address);
+                plan.needs.more.push(More::Connect);
+                continue;
+            }
+            let container = operand::open_container(&file, *access)?;
+            note(&file, container.holders);
+            plan.needs.files.extend([file].into_iter().chain(container.below).map(|file| (file, used_for)));
+        }
+    }
+    for target in &plan.targets {
+        // Other errors are reported when it is replaced.
+        match FileDevice::open(target, Access::Read) {
+            Err(OpenError::Busy(in_use)) => note(target, in_use.holders().to_vec()),
+            Ok(device) => note(target, device.holders().to_vec()),
+            Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
 fn confine(state: &mut State) -> Result<()> {
-    let Some(needs) = state.plan.as_ref().filter(|_| !state.is_thread_confined) else { return Ok(()) };
-    let confined = confine_thread(needs).context(HINT)?;
+    if state.is_thread_confined {
+        return Ok(());
+    }
+    look_at_files(state)?;
+    let Some(plan) = &state.plan else { return Ok(()) };
+    let confined = confine_thread(&plan.needs).context(HINT)?;
     state.confined = state.confined.and(confined);
     state.is_thread_confined = true;
     Ok(())
@@ -98,17 +189,15 @@ fn confine(state: &mut State) -> Result<()> {
 
 const HINT: &str = "entering the sandbox (--no-sandbox goes on without one)";
 
-/// Gives up what the plan does not name. The files of the image are open.
+/// Gives up what the plan does not name.
 ///
 /// # Errors
-/// The system's.
+/// The system's; those of opening an image of the plan.
 pub fn enter() -> Result<()> {
     let mut state = state();
     confine(&mut state)?;
-    let Some(calls) = state.plan.as_ref().filter(|_| !state.has_entered).map(|needs| needs.calls) else {
-        return Ok(());
-    };
-    let confined = filter_calls(calls).context(HINT)?;
+    let Some(plan) = state.plan.as_ref().filter(|_| !state.has_entered) else { return Ok(()) };
+    let confined = filter_calls(&plan.needs).context(HINT)?;
     state.confined = state.confined.and(confined);
     state.has_entered = true;
     Ok(())

@@ -42,6 +42,7 @@ pub fn wait() -> Duration {
 /// # Errors
 /// As [`FileDevice::open`]; [`Interrupted`](interrupt::Interrupted) by a signal during the wait.
 pub fn open_device(path: &Path, access: Access) -> Result<FileDevice> {
+    confined::before_opening()?;
     let device = retry_while(|error| matches!(error, OpenError::Busy(_)), || FileDevice::open(path, access));
     let device = device.map_err(|error| match error.downcast() {
         Ok(error) => explain_open(path, error),

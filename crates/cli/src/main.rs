@@ -22,6 +22,7 @@ mod interrupt;
 mod live;
 mod log;
 mod mounted;
+mod needs;
 mod network;
 mod operand;
 mod overwrite;
@@ -101,6 +102,9 @@ fn run(cli: Cli) -> Result<()> {
     }
     if cli.others_kept_out {
         network::others_are_kept_out();
+    }
+    if let Some(plan) = needs::of(&cli.command) {
+        confined::plan(plan);
     }
     match cli.command {
         Command::Mkfs(args) => commands::mkfs::run(&args, json),

@@ -28,13 +28,21 @@ pub fn is_address(name: &Path) -> bool {
     name.to_str().is_some_and(is_one) && std::fs::symlink_metadata(name).is_err()
 }
 
+/// The address that a name is, if it is one.
+///
+/// # Errors
+/// `Usage` for an address that is none.
+pub fn address(name: &Path) -> Result<Option<Address>, Usage> {
+    let Some(text) = name.to_str().filter(|_| is_address(name)) else { return Ok(None) };
+    text.parse().map(Some).map_err(|error: xfskit_nbd::AddressError| Usage(error.to_string()))
+}
+
 /// Opens the export whose address this is, if it is one.
 ///
 /// # Errors
 /// `Usage` for an address that is none, and for writing without the option; those of opening the export.
 pub fn open(name: &Path, access: Access) -> Result<Option<Arc<dyn BlockDevice>>> {
-    let Some(text) = name.to_str().filter(|_| is_address(name)) else { return Ok(None) };
-    let address: Address = text.parse().map_err(|error: xfskit_nbd::AddressError| Usage(error.to_string()))?;
+    let Some(address) = address(name)? else { return Ok(None) };
     let options = Options::default();
     let connecting = || crate::confined::before_connecting(&address);
     if access != Access::Write {

@@ -13,6 +13,7 @@
 //! that names another part of one of them uses the same open disk: `cp disk#1:/a disk#2:/`. Parts that overlap are not
 //! shared if one of them is written: the second is then refused by the lock.
 
+use crate::confined;
 use crate::image::{open_device, retry_while};
 use crate::mounted::explain_open;
 use crate::network;
@@ -138,13 +139,20 @@ pub fn open_tree(operand: &Path) -> Result<Disks> {
 }
 
 fn open_disks(operand: &Operand, access: Access) -> Result<Disks> {
+    confined::before_opening()?;
     Disks::open_with(operand, access, |path| match network::open(path, access)? {
         Some(device) => Ok(Container::of_device(path, device)?),
-        None => {
-            let is_busy = |error: &DiskError| matches!(error, DiskError::Open(OpenError::Busy(_)));
-            retry_while(is_busy, || Container::open(path, access)).map_err(|error| explain(path, error))
-        }
+        None => open_container(path, access),
     })
+}
+
+/// Opens one file of an operand. While another program uses it, waits for the time of `--wait`.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_container(path: &Path, access: Access) -> Result<Container> {
+    let is_busy = |error: &DiskError| matches!(error, DiskError::Open(OpenError::Busy(_)));
+    retry_while(is_busy, || Container::open(path, access)).map_err(|error| explain(path, error))
 }
 
 /// An error of opening a file, with what the user can do if xfskit has it mounted.
@@ -240,7 +248,11 @@ fn take(shared: &Arc<Shared>, operand: &Operand, chosen: Chosen, access: Access)
         part => part.clone(),
     };
     let name = Operand { paths: operand.paths.clone(), part: named }.to_string();
-    let holders = shared.disks.holders().to_vec();
+    let before = operand.paths.iter().filter_map(|path| confined::holders_before(&std::fs::metadata(path).ok()?));
+    let mut holders: Vec<Holder> = before.flatten().collect();
+    if holders.is_empty() {
+        holders = shared.disks.holders().to_vec();
+    }
     let device =
         Arc::new(PartDevice { device: Arc::clone(&chosen.device), access, chosen, shared: Arc::clone(shared) });
     let elsewhere = shared.disks.elsewhere();

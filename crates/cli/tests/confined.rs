@@ -115,3 +115,150 @@ fn a_parent_whose_server_is_killed_ends() {
     }
     fails(&format!("umount {}", at.dir.display()), &at.image);
 }
+
+/// A command of each kind. `DIR` is a folder with `file`, `more` and `archive.tar`; `IMAGE` has `/file` and `/dir`.
+const COMMANDS: &[&str] = &[
+    "info IMAGE",
+    "check IMAGE",
+    "ls -lR IMAGE /",
+    "tree IMAGE",
+    "find IMAGE --name *",
+    "stat IMAGE /file",
+    "readlink IMAGE /link",
+    "cat IMAGE /file",
+    "df IMAGE",
+    "du IMAGE",
+    "parents IMAGE /file",
+    "path IMAGE 128",
+    "xattr list IMAGE /file",
+    "xattr get IMAGE /file user.name",
+    "xattr dump IMAGE -R /",
+    "log print IMAGE",
+    "mkdir IMAGE /new",
+    "mknod IMAGE /pipe p",
+    "touch IMAGE /touched",
+    "ln IMAGE /file /name",
+    "mv IMAGE /name /other-name",
+    "chmod IMAGE 600 /file",
+    "chown IMAGE 5:5 /file",
+    "write IMAGE /written",
+    "clone IMAGE /file /cloned",
+    "xattr set IMAGE /file user.name --value-file DIR/file",
+    "xattr rm IMAGE /file user.name",
+    "xattr label IMAGE --file-contexts DIR/contexts",
+    "xattr restore IMAGE DIR/dump",
+    "rm IMAGE -r --discard /cloned",
+    "log replay IMAGE",
+    "admin label IMAGE name",
+    "admin uuid IMAGE random",
+    "admin trim IMAGE",
+    "admin grow IMAGE 600M",
+    "cp -a IMAGE:/ DIR/copied",
+    "cp IMAGE:/file DIR/file",
+    "cp -a DIR/copied IMAGE:/",
+    "cp DIR/file IMAGE:/ ",
+    "cp -r IMAGE:/dir IMAGE:/dir2",
+    "export IMAGE / -o DIR/archive.tar -f",
+    "import IMAGE /dir --from DIR/archive.tar --from DIR/copied",
+    "mkfs -q -f IMAGE --size 512M --owner 5:5",
+    "mkfs -q -f IMAGE --from DIR/archive.tar",
+    "mkfs -q -f IMAGE --from DIR/copied --size 512M",
+    "mkfs -q DIR/new.img --from DIR/copied --from DIR/archive.tar --minimize",
+];
+/// Commands that parse no image of others.
+const UNCONFINED: &[&str] = &["mount", "umount", "stats", "crash-test", "bench", "man", "completions", "help"];
+/// How much of an image may be read before.
+const SIGNATURE_BYTES: u64 = 512;
+
+/// What a traced command did: whether it had given up its rights when it read the image; and what it was refused.
+struct Traced {
+    has_entered: bool,
+    read_before: u64,
+    read_after: u64,
+    refused: Vec<String>,
+}
+
+fn traced(line: &str, image: &Path, dir: &Path) -> Option<Traced> {
+    let calls = dir.join("calls");
+    let mut strace = std::process::Command::new("strace");
+    strace.args(["-f", "-y", "-o"]).arg(&calls).arg(env!("CARGO_BIN_EXE_xfskit")).env("TZ", "UTC");
+    let line = line.replace("DIR", dir.to_str().unwrap()).replace("IMAGE", image.to_str().unwrap());
+    let output = strace.args(line.split_whitespace()).stdin(std::process::Stdio::null()).output().ok()?;
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    let mut traced = Traced { has_entered: false, read_before: 0, read_after: 0, refused: Vec::new() };
+    let (mut is_landlocked, mut filters) = (false, 0);
+    let named = format!("<{}>", image.canonicalize().unwrap().display());
+    for call in fs::read_to_string(&calls).unwrap().lines() {
+        is_landlocked |= call.contains("landlock_restrict_self(") && call.ends_with("= 0");
+        filters += usize::from(call.contains("seccomp(SECCOMP_SET_MODE_FILTER") && call.ends_with("= 0"));
+        traced.has_entered = is_landlocked && filters == 3;
+        let is_refused = [" = -1 EPERM", " = -1 EACCES"].iter().any(|refusal| call.contains(refusal));
+        // Whose file a loop device has was asked before, and is asked again.
+        if traced.has_entered && is_refused && !call.contains("\"/dev/loop") {
+            traced.refused.push(call.into());
+        }
+        let is_read = call.contains(" pread64(") || call.contains(" preadv2(") || call.contains(" read(");
+        if is_read && call.contains(&named) {
+            let bytes: u64 = call.rsplit(' ').next().unwrap().parse().unwrap_or(0);
+            let read = if traced.has_entered { &mut traced.read_after } else { &mut traced.read_before };
+            *read = (*read).max(bytes);
+        }
+    }
+    Some(traced)
+}
+
+fn prepare(image: &Path, dir: &Path) {
+    ok("mkfs -q --size 512M IMAGE", image);
+    ok("mkdir IMAGE /dir", image);
+    ok("touch IMAGE /file /dir/other", image);
+    ok("ln -s IMAGE file /link", image);
+    ok("xattr set IMAGE /file user.name value", image);
+    fs::write(dir.join("file"), "contents\n").unwrap();
+    fs::write(dir.join("contexts"), "/.* system_u:object_r:file_t:s0\n").unwrap();
+    fs::write(dir.join("dump"), "# file: file\nuser.name=\"value\"\n").unwrap();
+    fs::create_dir(dir.join("copied")).unwrap();
+    ok(&format!("export IMAGE / -o {}", dir.join("archive.tar").display()), image);
+}
+
+#[test]
+fn every_command_gives_up_its_rights_before_it_reads_an_image() {
+    if !has_seccomp() {
+        return;
+    }
+    let scratch = xfskit_testkit::scratch();
+    let (image, dir) = (scratch.file("a.img"), scratch.file("dir"));
+    fs::create_dir(&dir).unwrap();
+    prepare(&image, &dir);
+    for line in COMMANDS {
+        let Some(traced) = traced(line, &image, &dir) else { return skip("this machine has no strace") };
+        assert!(traced.has_entered, "{line}");
+        assert!(traced.refused.is_empty(), "{line}: {:#?}", traced.refused);
+        // `mkfs` looks at what it overwrites, to refuse it.
+        if !line.starts_with("mkfs") {
+            assert!(traced.read_before <= SIGNATURE_BYTES, "{line}: {} bytes", traced.read_before);
+            assert!(traced.read_after > SIGNATURE_BYTES, "{line}: {} bytes", traced.read_after);
+        }
+    }
+    if let Some(reference) = xfskit_testkit::reference() {
+        reference.repair_finds_nothing(&image);
+    }
+    let Some(traced) = traced("--no-sandbox info IMAGE", &image, &dir) else { return };
+    assert!(!traced.has_entered);
+}
+
+#[test]
+fn no_command_is_forgotten() {
+    let listed = |of: &str| {
+        let help = ok(&format!("{of}--help"), Path::new(""));
+        let (_, rest) = help.split_once("\nCommands:\n").unwrap();
+        let names = rest.lines().take_while(|line| line.starts_with("  ")).filter(|line| !line.starts_with("   "));
+        names.map(|line| format!("{of}{}", line.split_whitespace().next().unwrap())).collect::<Vec<_>>()
+    };
+    let groups = ["xattr ", "log ", "admin "];
+    let all = groups.iter().flat_map(|group| listed(group)).chain(listed(""));
+    for command in all.filter(|name| !groups.iter().any(|group| group.trim_end() == name)) {
+        let is_tried = COMMANDS.iter().any(|line| line.starts_with(&format!("{command} ")));
+        let is_left_out = UNCONFINED.contains(&command.rsplit(' ').next().unwrap());
+        assert!(is_tried || is_left_out, "{command}");
+    }
+}

@@ -11,7 +11,7 @@
 //! Source of facts: seccomp(2), clone(2), mmap(2), prctl(2), `include/uapi/asm-generic/ioctls.h`,
 //! `include/uapi/linux/{fs,loop,fuse}.h`.
 
-use crate::{Confined, SandboxError};
+use crate::{Confined, Needs, SandboxError};
 use libc::c_long;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
@@ -21,12 +21,21 @@ use std::collections::BTreeMap;
 /// Which system calls a program makes beyond memory, threads, time, waiting and its open files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Calls {
-    /// Opening files for reading: a program that looks at data.
-    Look,
+    /// Opening files: a program that reads and writes the contents of files that exist.
+    Files,
     /// All that the file trees of a host need.
-    Move,
+    Trees,
     /// A server that answers over connections that it has.
     Serve(IoUring),
+}
+
+/// System calls that few programs need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum More {
+    /// Connecting to a server, and looking its name up. Which servers is said in [`Needs`].
+    Connect,
+    /// Messages and semaphores of System V, by which fakeroot asks for the owners that it pretends.
+    Messages,
 }
 
 /// Whether a server's requests may come by io_uring.
@@ -237,8 +246,11 @@ const ALWAYS_OLD: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const ALWAYS_OLD: &[c_long] = &[];
 
+/// What a file shows of itself in attributes.
+const FILES: &[c_long] = &[libc::SYS_getxattr, libc::SYS_lgetxattr, libc::SYS_fgetxattr];
+
 /// File trees of a host.
-const MOVES: &[c_long] = &[
+const TREES: &[c_long] = &[
     libc::SYS_openat2,
     libc::SYS_mkdirat,
     libc::SYS_mknodat,
@@ -260,9 +272,6 @@ const MOVES: &[c_long] = &[
     libc::SYS_setxattr,
     libc::SYS_lsetxattr,
     libc::SYS_fsetxattr,
-    libc::SYS_getxattr,
-    libc::SYS_lgetxattr,
-    libc::SYS_fgetxattr,
     libc::SYS_listxattr,
     libc::SYS_llistxattr,
     libc::SYS_flistxattr,
@@ -273,7 +282,7 @@ const MOVES: &[c_long] = &[
 ];
 
 #[cfg(target_arch = "x86_64")]
-const MOVES_OLD: &[c_long] = &[
+const TREES_OLD: &[c_long] = &[
     libc::SYS_mkdir,
     libc::SYS_rmdir,
     libc::SYS_mknod,
@@ -288,7 +297,12 @@ const MOVES_OLD: &[c_long] = &[
     libc::SYS_creat,
 ];
 #[cfg(not(target_arch = "x86_64"))]
-const MOVES_OLD: &[c_long] = &[];
+const TREES_OLD: &[c_long] = &[];
+
+/// The C library asks the kernel for its addresses over a socket of its own before it looks a name up.
+const CONNECTS: &[c_long] = &[libc::SYS_socket, libc::SYS_connect, libc::SYS_bind, libc::SYS_sendmmsg];
+const MESSAGES: &[c_long] =
+    &[libc::SYS_msgget, libc::SYS_msgsnd, libc::SYS_msgrcv, libc::SYS_semget, libc::SYS_semop, libc::SYS_semtimedop];
 
 /// A server keeps a memory file by which it reports how it ended, and asks for the directory that it leaves.
 const SERVES: &[c_long] = &[libc::SYS_memfd_create, libc::SYS_chdir];
@@ -348,11 +362,22 @@ fn number(call: c_long) -> i64 {
     i64::from(call)
 }
 
-fn allowed(calls: Calls) -> Result<Rules, SandboxError> {
+/// The calls of [`More`].
+fn besides(more: &[More]) -> impl Iterator<Item = c_long> {
+    more.iter()
+        .flat_map(|more| match more {
+            More::Connect => CONNECTS,
+            More::Messages => MESSAGES,
+        })
+        .copied()
+}
+
+fn allowed(needs: &Needs) -> Result<Rules, SandboxError> {
     let mut rules = without_conditions(&[ALWAYS, ALWAYS_OLD]);
-    let more: &[&[c_long]] = match calls {
-        Calls::Look => &[],
-        Calls::Move => &[MOVES, MOVES_OLD],
+    rules.extend(besides(&needs.more).map(|call| (number(call), Vec::new())));
+    let more: &[&[c_long]] = match needs.calls {
+        Calls::Files => &[FILES],
+        Calls::Trees => &[FILES, TREES, TREES_OLD],
         Calls::Serve(IoUring::Not) => &[SERVES],
         Calls::Serve(IoUring::Offered) => &[SERVES, RINGS],
     };
@@ -400,12 +425,14 @@ fn compile(rules: Rules, otherwise: SeccompAction, then: SeccompAction) -> Resul
 ///
 /// # Errors
 /// `Calls` when the kernel refuses a filter that it should know; a kernel without seccomp is no error.
-pub fn filter_calls(calls: Calls) -> Result<Confined, SandboxError> {
-    let fatal = compile(without_conditions(&[FORBIDDEN]), SeccompAction::Allow, SeccompAction::KillProcess)?;
+pub fn filter_calls(needs: &Needs) -> Result<Confined, SandboxError> {
+    let mut fatal = without_conditions(&[FORBIDDEN]);
+    besides(&needs.more).for_each(|call| drop(fatal.remove(&number(call))));
+    let fatal = compile(fatal, SeccompAction::Allow, SeccompAction::KillProcess)?;
     let opaque = without_conditions(&[&[libc::SYS_clone3]]);
     let opaque = compile(opaque, SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32))?;
     let refusal = SeccompAction::Errno(libc::EPERM as u32);
-    let allowed = compile(allowed(calls)?, refusal, SeccompAction::Allow)?;
+    let allowed = compile(allowed(needs)?, refusal, SeccompAction::Allow)?;
     // Installing a filter is a call that the last one refuses.
     for filter in [fatal, opaque, allowed] {
         match seccompiler::apply_filter_all_threads(&filter) {
@@ -427,8 +454,8 @@ mod tests {
 
     #[test]
     fn no_call_is_both_forbidden_and_allowed() {
-        for calls in [Calls::Look, Calls::Move, Calls::Serve(IoUring::Offered)] {
-            let rules = allowed(calls).unwrap();
+        for calls in [Calls::Files, Calls::Trees, Calls::Serve(IoUring::Offered)] {
+            let rules = allowed(&Needs::new(calls)).unwrap();
             assert!(FORBIDDEN.iter().all(|call| !rules.contains_key(&number(*call))), "{calls:?}");
         }
     }

@@ -11,6 +11,8 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, NetPort, PathBeneath, PathFd,
     Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
 };
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStrExt;
 
 /// The newest version whose rules are known here.
 const KNOWN: ABI = ABI::V7;
@@ -18,9 +20,11 @@ const KNOWN: ABI = ABI::V7;
 /// What a file or folder is needed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileUse {
-    /// Reading, and listing.
+    /// Listing folders.
+    List,
+    /// Reading, and listing; questions to a device.
     Read,
-    /// Reading and writing of what exists, ioctl of a device included.
+    /// Reading and writing of what exists.
     Write,
     /// All of that, and to make, rename, link and remove files.
     Change,
@@ -28,13 +32,22 @@ pub enum FileUse {
 
 impl FileUse {
     fn access(self) -> BitFlags<AccessFs> {
-        let read = AccessFs::ReadFile | AccessFs::ReadDir;
+        let read = AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::IoctlDev;
         match self {
+            Self::List => AccessFs::ReadDir.into(),
             Self::Read => read,
-            Self::Write => read | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev,
+            Self::Write => read | AccessFs::WriteFile | AccessFs::Truncate,
             Self::Change => AccessFs::from_all(KNOWN) & !BitFlags::from(AccessFs::Execute),
         }
     }
+}
+
+/// Whether it is a pipe, a socket or a file in memory: such have no place in a folder, and Landlock lets them be
+/// opened.
+fn is_anonymous(fd: &PathFd) -> bool {
+    let name = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())).unwrap_or_default();
+    let name = name.as_os_str().as_bytes();
+    !name.starts_with(b"/") || name.starts_with(b"/memfd:")
 }
 
 /// Restricts the calling thread, and those that it starts, to the files and ports of `needs`.
@@ -52,6 +65,9 @@ pub(crate) fn restrict(needs: &Needs) -> Result<Confined, SandboxError> {
     for (path, used_for) in &needs.files {
         // What is not there, or cannot be looked up, cannot be opened either.
         let Ok(fd) = PathFd::new(path) else { continue };
+        if is_anonymous(&fd) {
+            continue;
+        }
         let mut access = used_for.access();
         if !path.is_dir() {
             access &= AccessFs::from_file(KNOWN);

@@ -13,10 +13,10 @@
 //! ```no_run
 //! use xfskit_sandbox::{Calls, FileUse, Needs};
 //!
-//! let mut needs = Needs::new(Calls::Look);
+//! let mut needs = Needs::new(Calls::Files);
 //! needs.files.push(("disk.img".into(), FileUse::Read));
 //! let confined = xfskit_sandbox::confine_thread(&needs)?;
-//! let confined = confined.and(xfskit_sandbox::filter_calls(needs.calls)?);
+//! let confined = confined.and(xfskit_sandbox::filter_calls(&needs)?);
 //! eprintln!("{confined}");
 //! # Ok::<(), xfskit_sandbox::SandboxError>(())
 //! ```
@@ -26,7 +26,7 @@ mod calls;
 mod files;
 mod rights;
 
-pub use calls::{Calls, FORBIDDEN, IoUring, filter_calls};
+pub use calls::{Calls, FORBIDDEN, IoUring, More, filter_calls};
 pub use files::FileUse;
 pub use rustix::thread::CapabilitySet;
 
@@ -65,6 +65,8 @@ pub struct Needs {
     pub abstract_sockets: bool,
     /// Its system calls.
     pub calls: Calls,
+    /// System calls besides.
+    pub more: Vec<More>,
     /// Capabilities that it keeps, if it has them.
     pub capabilities: CapabilitySet,
 }
@@ -77,6 +79,7 @@ impl Needs {
             ports: Vec::new(),
             abstract_sockets: false,
             calls,
+            more: Vec::new(),
             capabilities: CapabilitySet::empty(),
         }
     }
@@ -111,11 +114,11 @@ impl fmt::Display for Confined {
 }
 
 /// Gives up capabilities, the right to gain others, and files that are not needed, for the calling thread and those
-/// that it starts from now on; for the process, core files and tracers of the same user.
+/// that it starts from now on; for the process, core files and, but for [`Calls::Trees`], tracers of the same user.
 ///
 /// # Errors
 /// [`SandboxError`]; then some rights may be given up already.
 pub fn confine_thread(needs: &Needs) -> Result<Confined, SandboxError> {
-    rights::give_up(needs.capabilities)?;
+    rights::give_up(needs)?;
     files::restrict(needs)
 }

@@ -2,7 +2,7 @@
 //!
 //! Source of facts: capabilities(7), prctl(2), getrlimit(2).
 
-use crate::SandboxError;
+use crate::{Calls, Needs, SandboxError};
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 use rustix::thread::{
@@ -19,7 +19,8 @@ fn ok_or(what: &'static str) -> impl FnOnce(Errno) -> SandboxError {
 }
 
 /// Keeps no capabilities but these, and forbids to gain others.
-pub(crate) fn give_up(keep: CapabilitySet) -> Result<(), SandboxError> {
+pub(crate) fn give_up(needs: &Needs) -> Result<(), SandboxError> {
+    let keep = needs.capabilities;
     limit();
     let what = "capabilities";
     let now = capabilities(None).map_err(ok_or(what))?;
@@ -41,6 +42,10 @@ pub(crate) fn give_up(keep: CapabilitySet) -> Result<(), SandboxError> {
     let left = now.permitted & keep;
     let sets = CapabilitySets { effective: now.effective & keep, permitted: left, inheritable: CapabilitySet::empty() };
     set_capabilities(None, sets).map_err(ok_or(what))?;
+    if needs.calls == Calls::Trees {
+        // A user's process that is not dumpable cannot use its own files in /proc, by which new files get their names.
+        return Ok(());
+    }
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(ok_or("its core file"))
 }
 

@@ -19,23 +19,25 @@ type Try = fn(&Path) -> std::io::Result<()>;
 
 /// What is tried, with which calls left, and how it must end: `None` for killed by the filter.
 const TRIES: &[(&str, Calls, Option<i32>, Try)] = &[
-    ("reads the file", Calls::Look, Some(DONE), |at| fs::read(at.join("read")).map(drop)),
-    ("writes the file that is read", Calls::Look, Some(REFUSED), |at| fs::write(at.join("read"), "x")),
-    ("reads another file", Calls::Look, Some(REFUSED), |at| fs::read(at.join("other")).map(drop)),
-    ("lists a folder", Calls::Look, Some(REFUSED), |_| fs::read_dir("/etc").map(drop)),
-    ("writes the file that is written", Calls::Look, Some(DONE), |at| fs::write(at.join("written"), "x")),
-    ("makes a file", Calls::Move, Some(REFUSED), |at| File::create_new(at.join("new")).map(drop)),
-    ("makes a file where that is allowed", Calls::Move, Some(DONE), |at| {
+    ("reads the file", Calls::Files, Some(DONE), |at| fs::read(at.join("read")).map(drop)),
+    ("writes the file that is read", Calls::Files, Some(REFUSED), |at| fs::write(at.join("read"), "x")),
+    ("reads another file", Calls::Files, Some(REFUSED), |at| fs::read(at.join("other")).map(drop)),
+    ("lists a folder", Calls::Files, Some(REFUSED), |_| fs::read_dir("/etc").map(drop)),
+    ("lists what is only listed", Calls::Files, Some(DONE), |at| fs::read_dir(at.join("listed")).map(drop)),
+    ("reads what is only listed", Calls::Files, Some(REFUSED), |at| fs::read(at.join("listed/file")).map(drop)),
+    ("writes the file that is written", Calls::Files, Some(DONE), |at| fs::write(at.join("written"), "x")),
+    ("makes a file", Calls::Trees, Some(REFUSED), |at| File::create_new(at.join("new")).map(drop)),
+    ("makes a file where that is allowed", Calls::Trees, Some(DONE), |at| {
         fs::write(at.join("tree/new"), "x")?;
         fs::rename(at.join("tree/new"), at.join("tree/newer"))?;
         fs::create_dir(at.join("tree/dir"))?;
         fs::remove_dir(at.join("tree/dir"))?;
         fs::remove_file(at.join("tree/newer"))
     }),
-    ("makes a folder without those calls", Calls::Look, Some(REFUSED), |at| fs::create_dir(at.join("tree/dir"))),
-    ("starts a program", Calls::Move, Some(REFUSED), |_| Command::new("/bin/true").status().map(drop)),
-    ("connects", Calls::Move, None, |_| TcpStream::connect("127.0.0.1:9").map(drop)),
-    ("has threads", Calls::Look, Some(DONE), |_| {
+    ("makes a folder without those calls", Calls::Files, Some(REFUSED), |at| fs::create_dir(at.join("tree/dir"))),
+    ("starts a program", Calls::Trees, Some(REFUSED), |_| Command::new("/bin/true").status().map(drop)),
+    ("connects", Calls::Trees, None, |_| TcpStream::connect("127.0.0.1:9").map(drop)),
+    ("has threads", Calls::Files, Some(DONE), |_| {
         std::thread::spawn(|| vec![7; 10 << 20].len()).join().map(drop).map_err(|_| std::io::Error::other("panicked"))
     }),
     ("uses what it has open", Calls::Serve(IoUring::Not), Some(DONE), |_| {
@@ -45,8 +47,8 @@ const TRIES: &[(&str, Calls, Option<i32>, Try)] = &[
         file.read_to_string(&mut String::new())?;
         file.sync_all()
     }),
-    ("aborts", Calls::Look, Some(-6), |_| std::process::abort()),
-    ("gets capabilities back", Calls::Look, Some(DONE), |_| {
+    ("aborts", Calls::Files, Some(-6), |_| std::process::abort()),
+    ("gets capabilities back", Calls::Files, Some(DONE), |_| {
         let status = fs::read_to_string("/proc/thread-self/status")?;
         let has_none = ["CapPrm:", "CapEff:", "CapInh:", "CapAmb:"].iter().all(|set| {
             let line = status.lines().find_map(|line| line.strip_prefix(set));
@@ -63,6 +65,7 @@ fn needs(at: &Path, calls: Calls) -> Needs {
         (at.join("read"), FileUse::Read),
         (at.join("written"), FileUse::Write),
         (at.join("tree"), FileUse::Change),
+        (at.join("listed"), FileUse::List),
         ("/proc/thread-self/status".into(), FileUse::Read),
         (at.join("missing"), FileUse::Read),
     ];
@@ -71,7 +74,7 @@ fn needs(at: &Path, calls: Calls) -> Needs {
 
 fn enter(at: &Path, calls: Calls) {
     let needs = needs(at, calls);
-    let confined = confine_thread(&needs).unwrap().and(filter_calls(calls).unwrap());
+    let confined = confine_thread(&needs).unwrap().and(filter_calls(&needs).unwrap());
     assert!(confined.seccomp && confined.landlock.is_some(), "{confined}");
 }
 
@@ -82,7 +85,7 @@ fn a_try() {
     let at = PathBuf::from(at);
     // This thread is not the process's first one, which waits; what belongs to threads is this one's alone.
     if let Some(number) = what.strip_prefix("call ") {
-        enter(&at, Calls::Move);
+        enter(&at, Calls::Trees);
         make_call(number.parse().unwrap());
         std::process::exit(DONE);
     }
@@ -117,6 +120,8 @@ fn folder() -> tempfile::TempDir {
         fs::write(folder.path().join(name), "contents").unwrap();
     }
     fs::create_dir(folder.path().join("tree")).unwrap();
+    fs::create_dir(folder.path().join("listed")).unwrap();
+    fs::write(folder.path().join("listed/file"), "contents").unwrap();
     folder
 }
 

@@ -3,6 +3,7 @@
 use super::list::is_dir;
 use super::trees::{adjust_owners, attributes};
 use crate::args::CpArgs;
+use crate::confined;
 use crate::exit::{self, Usage};
 use crate::image::path_of_dir;
 use crate::image::{has_external_log, open, open_quietly, shown};
@@ -20,7 +21,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use xfskit::device::{Access, BlockDevice, FileDevice, Names, OpenError, share_storage};
+use xfskit::device::{Access, BlockDevice, FileDevice, Holder, Names, OpenError, share_storage};
 use xfskit::ondisk::InodeNumber;
 use xfskit::rescue::{Loss, Search, rescue};
 use xfskit::volume::{AttrLogging, Error, LastLink, MountOptions, Stat, Volume};
@@ -37,7 +38,7 @@ const MIN_FILESYSTEM_BYTES: u64 = 4096;
 pub const MIN_XFS_BYTES: u64 = 16 << 20;
 
 /// A path in the arguments of `cp`.
-enum CopyOperand {
+pub enum CopyOperand {
     /// On the host.
     Host(PathBuf),
     /// Within an image.
@@ -47,7 +48,7 @@ enum CopyOperand {
 impl CopyOperand {
     /// `IMAGE:/PATH`, or `IMAGE:` for its root. Everything else is a path of the host, and so is a name of this form
     /// that exists there.
-    fn parse(text: &OsStr) -> Self {
+    pub fn parse(text: &OsStr) -> Self {
         let bytes = text.as_bytes();
         let scheme = scheme_bytes(bytes);
         let slash = bytes[scheme..].windows(2).position(|pair| pair == b":/").map(|colon| scheme + colon);
@@ -375,10 +376,12 @@ pub fn why_kept(file: &File, force: bool) -> std::io::Result<Option<NotReplaced>
     if file.metadata()?.len() < MIN_FILESYSTEM_BYTES {
         return Ok(None);
     }
+    let before = confined::holders_before(&file.metadata()?).unwrap_or_default();
+    let holders = |now: &[Holder]| if before.is_empty() { now.to_vec() } else { before.clone() };
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let device = match FileDevice::open(&path, Access::Read) {
         Err(OpenError::Busy(in_use)) => {
-            let mut why = format!("it is in use by {}", Names(in_use.holders()));
+            let mut why = format!("it is in use by {}", Names(&holders(in_use.holders())));
             if let Some(place) = mounted::place_of(Path::new(&path)) {
                 why += &format!(", which has it mounted on {place}: 'xfskit umount {place}' comes first");
             }
@@ -387,7 +390,7 @@ pub fn why_kept(file: &File, force: bool) -> std::io::Result<Option<NotReplaced>
         device => device.map_err(std::io::Error::other)?,
     };
     if !device.holders().is_empty() {
-        return Ok(Some(NotReplaced::InUse(format!("it is in use by {}", Names(device.holders())))));
+        return Ok(Some(NotReplaced::InUse(format!("it is in use by {}", Names(&holders(device.holders()))))));
     }
     let what = if force { None } else { disk_contents(device)? };
     let why = |what| format!("it holds {what}; -f replaces it (a path within an image is IMAGE:/PATH)");

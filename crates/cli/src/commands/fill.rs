@@ -9,6 +9,7 @@ use super::copy::MIN_XFS_BYTES;
 use super::mkfs::open_part;
 use super::trees::{Reads, Trees, adjust};
 use crate::args::{MkfsArgs, Placement, Space};
+use crate::confined;
 use crate::exit::Usage;
 use crate::operand;
 use crate::overwrite::{open_existing_for, open_existing_log};
@@ -94,6 +95,7 @@ impl<'a> Fill<'a> {
         let args = self.args;
         if let Some(part) = open_part(args)? {
             verify_no_room(args)?;
+            confined::enter()?;
             let trees = self.find_trees(Reads::Once)?;
             let files = self.check_room(&trees, part.size_bytes())?;
             return self.fill_device(part, None, &trees, files);
@@ -118,6 +120,7 @@ impl<'a> Fill<'a> {
             }
             None => None,
         };
+        confined::enter()?;
         let is_file = existing.as_ref().is_none_or(Metadata::is_file);
         match held {
             Some(device) if !is_file || args.placement == Placement::InPlace => {

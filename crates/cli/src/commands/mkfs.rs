@@ -4,7 +4,9 @@ use super::copy::{PrivilegeLoss, report_losses};
 use super::fill;
 use super::info::summary_of;
 use crate::args::{MkfsArgs, Placement};
+use crate::confined;
 use crate::exit::Usage;
+use crate::needs;
 use crate::overwrite::{open_existing_for, open_existing_log, open_existing_part};
 use crate::screen::{report, say, say_part};
 use crate::text::parse_size;
@@ -35,6 +37,7 @@ pub fn run(args: &MkfsArgs, as_json: bool) -> Result<()> {
 
 /// Makes the image that the arguments ask for, with options that are already known.
 pub fn make_image(args: &MkfsArgs, options: &Options, as_json: bool) -> Result<()> {
+    confined::plan(needs::of_mkfs(args, options));
     if args.from.is_empty() && args.proto.is_none() {
         print(args, &make_empty(args, options)?, as_json)?;
         hint_at_owner(args);
@@ -70,6 +73,7 @@ fn make_empty(args: &MkfsArgs, options: &Options) -> Result<Superblock> {
     };
     let log = options.log_device.as_deref().map(|path| open_existing_log(path, args.overwrite())).transpose()?;
     if let Some(part) = open_part(args)? {
+        confined::enter()?;
         let made = make(&part, log.as_deref(), options, now).map_err(anyhow::Error::from).and_then(|superblock| {
             own_root(args, options, part, log)?;
             Ok(superblock)
@@ -77,6 +81,7 @@ fn make_empty(args: &MkfsArgs, options: &Options) -> Result<Superblock> {
         return made.with_context(|| args.image.display().to_string());
     }
     let (device, made) = open_target(args, options, log.as_deref())?;
+    confined::enter()?;
     let own = device.metadata().with_context(|| args.image.display().to_string())?;
     let device = Arc::new(device);
     let result = make(&device, log.as_deref(), options, now).map_err(anyhow::Error::from).and_then(|superblock| {

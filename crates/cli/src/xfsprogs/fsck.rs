@@ -10,7 +10,8 @@ use anyhow::Result;
 /// The exit code of a checker that failed.
 const FSCK_FAILED: u8 = 8;
 
-/// Runs the program. Of its options only `-V` does something; `-a`, `-p` and `-y` mean that nobody reads its message.
+/// Runs the program. Of its options only `-V` does something; `-a`, `-p` and `-y` mean that no person reads its
+/// message.
 pub fn run() -> Result<()> {
     let words: Vec<_> = std::env::args_os().skip(1).collect();
     let is_option = |letters: &str| words.iter().any(|word| letters.split(' ').any(|option| word == option));

@@ -4,7 +4,9 @@ use super::arguments::{Argument, parse};
 use super::version_line;
 use crate::args::{ImageArgs, ReadArgs};
 use crate::commands::info;
+use crate::confined;
 use crate::exit::Usage;
+use crate::needs;
 use crate::screen::say;
 use anyhow::Result;
 
@@ -24,5 +26,7 @@ pub fn run() -> Result<()> {
         }
     }
     let [image] = images.as_slice() else { return Err(Usage("expected one image or mount point".into()).into()) };
-    info::print_geometry(&ReadArgs { image: ImageArgs { image: image.into(), logdev: None }, no_recovery: true })
+    let args = ReadArgs { image: ImageArgs { image: image.into(), logdev: None }, no_recovery: true };
+    confined::plan(needs::of_reading(&args));
+    info::print_geometry(&args)
 }

@@ -11,8 +11,10 @@ use super::{config, version_line};
 use crate::args::{MkfsArgs, Overwrite, Placement, ProtoArgs};
 use crate::commands::info::summary_of;
 use crate::commands::mkfs;
+use crate::confined;
 use crate::exit::Usage;
 use crate::image::open_device;
+use crate::needs;
 use crate::screen::{say, say_part};
 use anyhow::{Context, Result};
 use std::ffi::OsString;
@@ -68,6 +70,7 @@ fn show(request: &Request, image: PathBuf) -> Result<()> {
     let (bytes, sector_bytes) = match request.options.data_bytes().filter(|_| request.makes_file) {
         Some(bytes) => (bytes, 512),
         None => {
+            confined::plan(needs::of_device(&image));
             let device = open_device(&image, Access::Read)?;
             (device.size_bytes(), device.sector_bytes())
         }

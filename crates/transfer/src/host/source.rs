@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 use xfskit::ondisk::{DeviceNumber, Timestamp};
 
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
-const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
 const PLACE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const LIST_BYTES: usize = 64 * 1024;
 
@@ -70,10 +70,10 @@ impl<'a> HostSource<'a> {
         let start = match path.components().next_back() {
             Some(Component::Normal(name)) if !is_folder => {
                 let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-                let fd = open_folder(parent.unwrap_or(Path::new(".")))?;
+                let fd = open_folder(parent.unwrap_or(Path::new(".")), OFlags::PATH)?;
                 Start::Named(fd, name.as_bytes().to_vec())
             }
-            _ => Start::Folder(open_folder(path)?),
+            _ => Start::Folder(open_folder(path, OFlags::RDONLY)?),
         };
         let walk = Walk {
             links: HashMap::new(),
@@ -103,9 +103,10 @@ impl<'a> HostSource<'a> {
     }
 }
 
-fn open_folder(path: &Path) -> Result<OwnedFd> {
+/// Opens a folder: to list it, or only to find a name in it.
+fn open_folder(path: &Path, how: OFlags) -> Result<OwnedFd> {
     use std::os::unix::ffi::OsStrExt;
-    rustix::fs::openat(CWD, path, FOLDER, Mode::empty()).map_err(host(path.as_os_str().as_bytes(), "opening it"))
+    rustix::fs::openat(CWD, path, how | FOLDER, Mode::empty()).map_err(host(path.as_os_str().as_bytes(), "opening it"))
 }
 
 impl Source for HostSource<'_> {

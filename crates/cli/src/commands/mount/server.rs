@@ -28,7 +28,7 @@ pub(super) fn run(args: &MountArgs, settings: MountSettings) -> Result<()> {
         rustix::stdio::dup2_stderr(&open_log(path)?).context("standard error")?;
     }
     if !settings.no_sandbox {
-        confined::plan(confined::needs_of_server());
+        confined::plan(confined::plan_of_server());
     }
     let filesystem = open_to_mount(&args.image, settings.log_device.as_deref(), settings.engine)?;
     // A working directory that cannot be left stays busy; the mount works without this.
@@ -51,7 +51,7 @@ pub(super) fn run(args: &MountArgs, settings: MountSettings) -> Result<()> {
     Ok(serving.run()?)
 }
 
-/// Closes the image when the parent says so, or is gone: nobody could unmount then.
+/// Closes the image when the parent says so, or is gone: no process could unmount then.
 fn attend(connection: &Connection, serving: &Serving) {
     let (connection, end) = (connection.clone(), serving.end());
     std::thread::spawn(move || {

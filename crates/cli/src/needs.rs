@@ -1,0 +1,267 @@
+//! What each command still needs once it reads an image.
+//!
+//! | commands | images | other files | system calls |
+//! |---|---|---|---|
+//! | that only read | read | | files |
+//! | that change an image | written | | files |
+//! | `cp`, `import`, `export` | read, written | read: sources; changed: the folder of the target | trees |
+//! | `mkfs` | written | read: sources; changed: the folder of a new image | trees |
+//! | `mount` | | the server's are in [`crate::confined`], the parent reads no image | |
+//!
+//! Others read no image, or, like `bench` and `crash-test`, only images of their own. What the command line names and
+//! is read before the first image is opened (a value, a list of labels) needs no mention. Every command also reads
+//! what the system shows of itself, and the time zone.
+
+use crate::args::{
+    AdminCommand, Command, CpArgs, ImageArgs, LogCommand, MkfsArgs, Placement, ReadArgs, SourceArgs, XattrCommand,
+};
+use crate::commands::copy::CopyOperand;
+use crate::confined::{Entry, Plan};
+use crate::{network, operand};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use xfskit::device::Access;
+use xfskit_mkfs::Options;
+use xfskit_sandbox::{Calls, CapabilitySet, FileUse, More, Needs};
+
+/// Who has an image, what the machine has, and the time zone.
+const SYSTEM: [&str; 6] =
+    ["/proc", "/sys", "/etc/localtime", "/usr/share/zoneinfo", "/usr/share/lib/zoneinfo", "/etc/zoneinfo"];
+/// The names of users and groups in archives.
+const NAMES: [&str; 2] = ["/etc/passwd", "/etc/group"];
+/// What a container image on the command line begins with, and the name of standard input.
+const CONTAINER: &[u8] = b"oci:";
+const STANDARD_INPUT: &str = "-";
+/// What the names of the files with labels end in.
+const LABELS: [&str; 5] = ["", ".homedirs", ".local", ".subs", ".subs_dist"];
+/// Set for a program that runs under fakeroot.
+const FAKEROOT: &str = "FAKEROOTKEY";
+
+/// To open again what the user may open by privilege.
+const OPEN: CapabilitySet =
+    CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH).union(CapabilitySet::SYS_RESOURCE);
+/// To give files of the host their owners and attributes.
+const GIVE: CapabilitySet = OPEN
+    .union(CapabilitySet::CHOWN)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::FSETID)
+    .union(CapabilitySet::MKNOD)
+    .union(CapabilitySet::SETFCAP)
+    .union(CapabilitySet::SYS_ADMIN)
+    .union(CapabilitySet::MAC_ADMIN)
+    .union(CapabilitySet::LINUX_IMMUTABLE);
+
+/// The plan of a command; none for one that reads no image of the user's.
+pub fn of(command: &Command) -> Option<Plan> {
+    Some(match command {
+        Command::Info(args) => of_reading(&args.read),
+        Command::Check(args) => of_reading(&args.read),
+        Command::Ls(args) => of_reading(&args.read),
+        Command::Tree(args) | Command::Readlink(args) => of_reading(&args.read),
+        Command::Find(args) => of_reading(&args.read),
+        Command::Stat(args) => of_reading(&args.read),
+        Command::Cat(args) => of_reading(&args.read),
+        Command::Df(args) => of_reading(&args.read),
+        Command::Du(args) => of_reading(&args.path.read),
+        Command::Parents(args) => of_reading(&args.read),
+        Command::Path(args) => of_reading(&args.read),
+        Command::Mkdir(args) => of_editing(&args.paths.image),
+        Command::Mknod(args) => of_editing(&args.image),
+        Command::Touch(args) => of_editing(&args.paths.image),
+        Command::Ln(args) => of_editing(&args.image),
+        Command::Mv(args) => of_editing(&args.image),
+        Command::Rm(args) => of_editing(&args.paths.image),
+        Command::Write(args) => of_editing(&args.image),
+        Command::Clone(args) => of_editing(&args.image),
+        Command::Chmod(args) => of_editing(&args.image),
+        Command::Chown(args) => of_editing(&args.image),
+        Command::Xattr(command) => of_xattr(command),
+        Command::Log(LogCommand::Print { image, .. }) => of_image(image, Access::Read),
+        Command::Log(LogCommand::Replay(image)) => of_editing(image),
+        Command::Admin(command) => of_admin(command),
+        Command::Cp(args) => of_cp(args),
+        Command::Import(args) => {
+            let plan = of_image(&args.image, Access::Write).with_trees();
+            plan.reads(args.from.iter().map(|path| of_source(path))).reads_lists(&args.source)
+        }
+        Command::Export(args) => {
+            let plan = of_reading(&args.path.read).with_trees();
+            match args.output_file() {
+                // It writes to a device or a pipe itself.
+                Some(path) if std::fs::metadata(path).is_ok_and(|data| !data.is_file()) => plan.writes(path),
+                Some(path) => plan.makes(path),
+                None => plan,
+            }
+        }
+        // The plan of `mkfs` needs its options, and is made there.
+        Command::Mkfs(_) => return None,
+        Command::Mount(_) | Command::Umount(_) | Command::Stats(_) => return None,
+        Command::Bench(_) | Command::CrashTest(_) | Command::Man { .. } | Command::Completions { .. } => return None,
+    })
+}
+
+/// The plan of a command that only looks at an image.
+pub fn of_reading(args: &ReadArgs) -> Plan {
+    of_image(&args.image, Access::Read)
+}
+
+fn of_editing(image: &ImageArgs) -> Plan {
+    of_image(image, Access::Write)
+}
+
+fn of_image(image: &ImageArgs, access: Access) -> Plan {
+    let images = [Some(&image.image), image.logdev.as_ref()].into_iter().flatten();
+    Plan::new(images.map(|image| (image.clone(), access)).collect())
+}
+
+fn of_xattr(command: &XattrCommand) -> Plan {
+    match command {
+        XattrCommand::List(path) | XattrCommand::Dump { path, .. } => of_reading(&path.read),
+        XattrCommand::Get { read, .. } => of_reading(read),
+        XattrCommand::Set { image, .. }
+        | XattrCommand::Rm { image, .. }
+        | XattrCommand::Label { image, .. }
+        | XattrCommand::Restore { image, .. } => of_editing(image),
+    }
+}
+
+fn of_admin(command: &AdminCommand) -> Plan {
+    match command {
+        AdminCommand::Grow(args) => of_editing(&args.image),
+        // Without a new one they show what there is.
+        AdminCommand::Label(args) if args.label.is_none() => of_image(&args.image, Access::Read),
+        AdminCommand::Uuid(args) if args.uuid.is_none() => of_image(&args.image, Access::Read),
+        AdminCommand::Label(args) => of_editing(&args.image),
+        AdminCommand::Uuid(args) => of_editing(&args.image),
+        AdminCommand::Trim(args) => of_editing(&args.image),
+    }
+}
+
+fn of_cp(args: &CpArgs) -> Plan {
+    let (target, sources) = args.paths.split_last().expect("there are two paths at least");
+    let mut images = Vec::new();
+    let mut read = Vec::new();
+    for source in sources {
+        match CopyOperand::parse(source) {
+            CopyOperand::Host(path) => read.push(path),
+            CopyOperand::Image(image, _) => images.push((image, Access::Read)),
+        }
+    }
+    let target = match CopyOperand::parse(target) {
+        CopyOperand::Host(path) => Some(path),
+        CopyOperand::Image(image, _) => {
+            images.retain(|(other, _)| *other != image);
+            images.push((image, Access::Write));
+            None
+        }
+    };
+    let access = images.last().map_or(Access::Read, |(_, access)| *access);
+    images.extend(args.logdev.iter().map(|log| (log.clone(), access)));
+    let plan = Plan::new(images).with_trees().reads(read).reads_labels(args.owners.file_contexts.as_deref());
+    target.iter().fold(plan, |plan, target| plan.makes(target))
+}
+
+/// The plan of a program that asks a device for its size.
+pub fn of_device(path: &Path) -> Plan {
+    Plan::new(vec![(path.into(), Access::Read)])
+}
+
+/// The plan of `mkfs`, which opens the target first: its caller may have it open.
+pub fn of_mkfs(args: &MkfsArgs, options: &Options) -> Plan {
+    // The device of the journal may be open by then, and locked.
+    let logs: Vec<PathBuf> = options.log_device.iter().flat_map(|log| operand::files(log)).collect();
+    let (remote, local): (Vec<_>, Vec<_>) = logs.into_iter().partition(|log| network::is_address(log));
+    let remote = remote.into_iter().map(|log| (log, Access::Write)).collect();
+    let plan = Plan { entry: Entry::WithImages, ..Plan::new(remote).with_trees() };
+    let plan = local.iter().fold(plan, |plan, log| plan.writes(log));
+    let plan = plan.reads(args.from.iter().map(|path| of_source(path))).reads_lists(&args.source);
+    // The files that a prototype names may be anywhere.
+    let plan =
+        plan.reads(args.proto.iter().map(|proto| if proto.path.is_dir() { proto.path.clone() } else { "/".into() }));
+    let plan = match operand::is_plain(&args.image) {
+        Ok(true) if args.placement == Placement::Replaces => plan.makes(&args.image),
+        Ok(true) => plan.writes(&args.image),
+        _ => plan,
+    };
+    // An archive on standard input that does not fit in memory.
+    plan.changes(std::env::temp_dir())
+}
+
+/// The file or folder of a source.
+fn of_source(source: &Path) -> PathBuf {
+    let Some(layout) = source.as_os_str().as_bytes().strip_prefix(CONTAINER) else { return source.into() };
+    let whole = Path::new(OsStr::from_bytes(layout));
+    let colon = layout.iter().rposition(|&byte| byte == b':').filter(|_| !whole.is_dir());
+    colon.map_or(whole, |colon| Path::new(OsStr::from_bytes(&layout[..colon]))).into()
+}
+
+impl Plan {
+    fn new(images: Vec<(PathBuf, Access)>) -> Self {
+        let mut needs = Needs::new(Calls::Files);
+        needs.capabilities = OPEN;
+        needs.files = SYSTEM.map(|path| (path.into(), FileUse::Read)).to_vec();
+        let zone = std::env::var_os("TZ").unwrap_or_default();
+        let zone = zone.as_bytes().strip_prefix(b":").unwrap_or(zone.as_bytes());
+        needs.files.push((OsStr::from_bytes(zone).into(), FileUse::Read));
+        if std::env::var_os(FAKEROOT).is_some() {
+            needs.more.push(More::Messages);
+            // The library that pretends may connect to its server with its first question.
+            let _ = std::fs::metadata("/");
+        }
+        Self { needs, images, targets: Vec::new(), entry: Entry::BeforeImages }
+    }
+
+    /// Handles trees of the host.
+    fn with_trees(mut self) -> Self {
+        self.needs.calls = Calls::Trees;
+        self.needs.capabilities = GIVE;
+        self.reads(NAMES.map(PathBuf::from))
+    }
+
+    fn with(mut self, path: impl Into<PathBuf>, used_for: FileUse) -> Self {
+        self.needs.files.push((path.into(), used_for));
+        self
+    }
+
+    fn reads(self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
+        let paths = paths.into_iter().filter(|path| path.as_os_str() != STANDARD_INPUT && !network::is_address(path));
+        paths.fold(self, |plan, path| plan.with(path, FileUse::Read))
+    }
+
+    fn writes(self, path: &Path) -> Self {
+        self.with(path, FileUse::Write)
+    }
+
+    fn changes(self, dir: PathBuf) -> Self {
+        self.with(dir, FileUse::Change)
+    }
+
+    /// The labels of files, which are in several files.
+    fn reads_labels(self, path: Option<&Path>) -> Self {
+        let with = |suffix: &&str| path.map(|path| [path.as_os_str(), OsStr::new(suffix)].into_iter().collect());
+        let files: Vec<std::ffi::OsString> = LABELS.iter().filter_map(with).collect();
+        self.reads(files.into_iter().map(PathBuf::from))
+    }
+
+    fn reads_lists(self, source: &SourceArgs) -> Self {
+        self.reads(source.manifest.iter().cloned()).reads_labels(source.owners.file_contexts.as_deref())
+    }
+
+    /// Makes a file, or replaces what has the name; or fills a folder.
+    fn makes(mut self, path: &Path) -> Self {
+        if path.is_dir() {
+            // With -T the folder above is opened, too.
+            return self.with(path.join(".."), FileUse::List).changes(path.to_path_buf());
+        }
+        let real = path.canonicalize().unwrap_or_else(|_| path.into());
+        if path.is_file() {
+            self.targets.push(path.into());
+        }
+        // A file gets its name when it is complete: where the name is, or that of the file that a link leads to.
+        [path, &real].into_iter().fold(self, |plan, path| {
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            plan.changes(parent.unwrap_or(Path::new(".")).into())
+        })
+    }
+}
