@@ -56,6 +56,40 @@ fn an_inode_is_held_more_than_four_thousand_million_times() {
     fs.unmount().unwrap();
 }
 
+/// What the kernel knows of a mount has no bound: a server must not keep every inode of it in memory.
+#[test]
+fn inodes_that_are_referenced_leave_the_cache_and_stay_what_they_are() {
+    const FILES: usize = 3000;
+    let options = MountOptions { cache_bytes: 0, ..MountOptions::default() };
+    let fs = Volume::open(device(), options).unwrap();
+    let name = |number: usize| number.to_string().into_bytes();
+    let files: Vec<_> = (0..FILES)
+        .map(|number| {
+            let made = fs.create(fs.root(), &name(number), &NewFile::file(0o644), &Caller::root()).unwrap();
+            for _ in 0..2 {
+                fs.add_reference(made.inode).unwrap();
+            }
+            made
+        })
+        .collect();
+    fs.sync().unwrap();
+    // A look at each lets the cache drop others.
+    for file in &files {
+        assert_eq!(fs.stat(file.inode).unwrap().generation, file.generation);
+    }
+    fs.mount().trim_inodes().unwrap();
+    assert!(fs.mount().inodes.len() < FILES / 2, "{} inodes are cached", fs.mount().inodes.len());
+    assert!(files.iter().all(|file| fs.has_references(file.inode)));
+    for (number, file) in files.iter().enumerate() {
+        fs.drop_references(file.inode, 1).unwrap();
+        fs.unlink(fs.root(), &name(number), &Caller::root()).unwrap();
+        assert!(fs.is_in_use(file.inode).unwrap(), "file {number} is freed although it is referenced");
+        fs.drop_references(file.inode, 1).unwrap();
+        assert!(!fs.is_in_use(file.inode).unwrap(), "file {number} is not freed");
+    }
+    fs.unmount().unwrap();
+}
+
 /// A request that releases more references than there are must be harmless: an assertion would end the server.
 #[test]
 fn dropping_more_references_than_there_are_harms_no_other_file() {

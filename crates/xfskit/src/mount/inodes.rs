@@ -1,7 +1,17 @@
 //! The cache of inodes.
 //!
-//! An inode is cached at most once. It may be dropped when it is not referenced and no change of it waits in the
-//! journal. What is known about it (absent attributes) is forgotten with it.
+//! An inode is cached at most once. It may be dropped when no thread uses it and no change of it waits in the journal.
+//! What is known about it (absent attributes) is forgotten with it.
+//!
+//! Of an inode that callers refer to by number, as a FUSE server does for each that the kernel knows, the number of
+//! references is kept when it is dropped:
+//!
+//! ```text
+//! cached: Inode::opens ── dropped ──▶ Shard::kept ── read again ──▶ Inode::opens
+//! ```
+//! Both places are under the lock of the shard. An inode without a name is not dropped while it is referenced, so one
+//! whose references are kept has a name, and the last of them frees nothing. Nor is an append-only file, of which the
+//! inode knows how far it was received.
 
 use super::Mount;
 use crate::error::Result;
@@ -14,7 +24,8 @@ use crate::sync::{Mutex, Padded};
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use xfskit_ondisk::{DiskAddress, InodeNumber, Lsn};
+use xfskit_ondisk::inode::flags;
+use xfskit_ondisk::{DiskAddress, InodeCore, InodeNumber, Lsn};
 
 /// The few inodes of a model share shards, and are too many for the cache.
 const SHARDS: usize = if cfg!(shuttle) { 2 } else { 64 };
@@ -59,6 +70,8 @@ struct Shard {
     evict_at: usize,
     /// Counts inodes that were dropped: what was read from disk before one was may be out of date.
     evictions: u64,
+    /// References to inodes that were dropped.
+    kept: NumberMap<InodeNumber, u64>,
 }
 
 #[derive(Default)]
@@ -69,18 +82,18 @@ struct InodeGroup {
 }
 
 impl InodeGroup {
-    /// Drops inodes that were not used lately. Returns how many, and whether some are left.
-    fn drop_idle(&mut self) -> (usize, bool) {
+    /// Drops inodes that were not used lately, and keeps their references. Returns how many, and whether some are left.
+    fn drop_idle(&mut self, kept: &mut NumberMap<InodeNumber, u64>) -> (usize, bool) {
         let (mut dropped, mut left) = (0, false);
         let touched = std::mem::take(&mut self.touched);
         for (index, slot) in self.inodes.iter_mut().enumerate() {
             let Some(inode) = slot else { continue };
             // An inode that was looked up since the hand last passed gets another round.
-            let idle = touched >> index & 1 == 0
-                && Arc::strong_count(inode) == 1
-                && inode.opens.load(Ordering::Acquire) == 0
-                && inode.item().is_clean();
-            if idle {
+            if touched >> index & 1 == 0 && can_be_dropped(inode) {
+                let opens = inode.opens.load(Ordering::Acquire);
+                if opens > 0 {
+                    kept.insert(inode.number, opens);
+                }
                 *slot = None;
                 dropped += 1;
             } else {
@@ -89,6 +102,15 @@ impl InodeGroup {
         }
         (dropped, left)
     }
+}
+
+fn can_be_dropped(inode: &Arc<Inode>) -> bool {
+    if Arc::strong_count(inode) > 1 || !inode.item().is_clean() {
+        return false;
+    }
+    let stays_right = |core: &InodeCore| core.links > 0 && core.flags & flags::APPEND == 0;
+    inode.opens.load(Ordering::Acquire) == 0
+        || inode.state_lock().try_read().is_some_and(|state| stays_right(&state.core))
 }
 
 impl Shard {
@@ -105,7 +127,7 @@ impl Shard {
         for _ in 0..groups {
             let Some(number) = self.clock.pop_front() else { return };
             let Some(group) = self.groups.get_mut(&number) else { continue };
-            let (dropped, left) = group.drop_idle();
+            let (dropped, left) = group.drop_idle(&mut self.kept);
             self.inodes -= dropped;
             self.evictions += dropped as u64;
             if left {
@@ -158,6 +180,9 @@ impl InodeCache {
         if let Some(found) = slot {
             return Arc::clone(found);
         }
+        if let Some(opens) = shard.kept.remove(&inode.number) {
+            inode.opens.store(opens, Ordering::Release);
+        }
         let inode = Arc::new(inode);
         *slot = Some(Arc::clone(&inode));
         shard.inodes += 1;
@@ -170,6 +195,29 @@ impl InodeCache {
             }
         }
         inode
+    }
+
+    /// The inode if it is cached; otherwise `count` of its references that were kept are released.
+    pub fn find_or_release(&self, inode: InodeNumber, count: u64) -> Option<Arc<Inode>> {
+        let mut shard = self.shard(inode).lock();
+        if let Some(found) = shard.find(inode) {
+            return Some(found);
+        }
+        let Entry::Occupied(mut kept) = shard.kept.entry(inode) else { return None };
+        match kept.get().saturating_sub(count) {
+            0 => drop(kept.remove()),
+            left => *kept.get_mut() = left,
+        }
+        None
+    }
+
+    /// How many references to an inode there are.
+    pub fn references(&self, inode: InodeNumber) -> u64 {
+        let mut shard = self.shard(inode).lock();
+        match shard.find(inode) {
+            Some(found) => found.opens.load(Ordering::Acquire),
+            None => shard.kept.get(&inode).copied().unwrap_or(0),
+        }
     }
 
     /// The inode if it is cached; otherwise the version to pass to [`Self::insert_read`].
@@ -227,7 +275,7 @@ impl InodeCache {
         }
     }
 
-    /// The inodes that are open.
+    /// The cached inodes that are referenced, among them all that are referenced and have no name.
     pub fn held(&self) -> Vec<Arc<Inode>> {
         let held = |inode: &&Arc<Inode>| inode.opens.load(Ordering::Acquire) > 0;
         let of = |shard: &Padded<Mutex<Shard>>| {

@@ -148,7 +148,8 @@ impl Volume {
 
     /// Counts fewer references; the inode, if it was the last.
     pub(super) fn release_references(&self, inode: InodeNumber, count: u64) -> Option<Arc<Inode>> {
-        let inode = self.mount.inodes.find(inode)?;
+        // One that is not cached has a name, so its last reference frees nothing.
+        let inode = self.mount.inodes.find_or_release(inode, count)?;
         let release = |opens: u64| Some(opens.saturating_sub(count));
         let before = inode.opens.fetch_update(Ordering::AcqRel, Ordering::Acquire, release);
         let before = before.unwrap_or_else(|opens| opens);
@@ -160,7 +161,7 @@ impl Volume {
 
     /// Whether anything refers to an inode.
     pub fn has_references(&self, inode: InodeNumber) -> bool {
-        self.mount.inodes.find(inode).is_some_and(|inode| inode.opens.load(Ordering::Acquire) > 0)
+        self.mount.inodes.references(inode) > 0
     }
 
     /// References an inode, if it is in use.
