@@ -1,8 +1,9 @@
-//! Random operations on two files through the mount, by every interface that a program has, against a model in memory.
+//! Random operations on eight files at once through the mount, by every interface that a program has, against a model
+//! in memory.
 //!
-//! Cached and direct reads and writes, shared maps (by python3, which needs no unsafe code here), truncation,
-//! allocation, holes, copies and syncs are mixed; afterwards the kernel's own mount of the image must show the model's
-//! bytes.
+//! Each of four threads works on a pair of files. Cached and direct reads and writes, shared maps (by python3, which
+//! needs no unsafe code here), truncation, allocation, holes, copies and syncs are mixed; afterwards the kernel's own
+//! mount of the image must show the model's bytes.
 
 mod common;
 
@@ -17,6 +18,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 const MAX_BYTES: usize = 3 << 20;
 const PAGE: usize = 4096;
 const OPERATIONS: usize = 400;
+/// How many pairs of files are worked on at once.
+const PAIRS: usize = 4;
 
 /// Writes and reads through a shared map: `w OFFSET LENGTH` and the bytes, or `r OFFSET LENGTH`.
 const MAPPER: &str = r#"
@@ -313,7 +316,14 @@ fn what_is_written_in_any_way_is_what_everybody_reads() {
         return;
     }
     let Some(fixture) = mounted() else { return };
-    let models: Vec<_> = seeds(6).flat_map(|seed| work(&fixture, seed)).collect();
+    let seeds: Vec<_> = seeds(8).collect();
+    let at_once = |seeds: &[u64]| {
+        std::thread::scope(|scope| {
+            let pairs: Vec<_> = seeds.iter().map(|seed| scope.spawn(|| work(&fixture, *seed))).collect();
+            pairs.into_iter().flat_map(|pair| pair.join().unwrap()).collect::<Vec<_>>()
+        })
+    };
+    let models: Vec<_> = seeds.chunks(PAIRS).flat_map(at_once).collect();
     fixture.judge(|dir| {
         for (name, model) in &models {
             assert!(&fs::read(dir.join(name)).unwrap() == model, "{name}");
