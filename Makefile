@@ -2,7 +2,8 @@
 # make models  the engine's threads under thousands of schedules
 # make sanitize  real threads under ThreadSanitizer, parsers and devices under AddressSanitizer: some minutes to build
 # make demo    what xfskit does, shown on an image
-# make bench   every experiment in ten minutes, beside the kernel (needs root, for the loop mount); a page in target/bench.html
+# make bench   every experiment in ten minutes, beside the kernel (needs root, for the loop mount); a page in
+#              target/bench.html
 # make results  the same in full, into docs/results.md: on a quiet machine
 # make crash   100,000 crash states, in at most ten minutes; make crash-long: as many as an hour holds,
 #              and more of them before both kernels
@@ -25,7 +26,8 @@ test:
 
 # With debug assertions: the models lean on the engine's own.
 models:
-	RUSTFLAGS="$(RUSTFLAGS) --cfg shuttle -D warnings" CARGO_TARGET_DIR=target/shuttle $(CARGO) test -p xfskit --test shuttle
+	RUSTFLAGS="$(RUSTFLAGS) --cfg shuttle -D warnings" CARGO_TARGET_DIR=target/shuttle \
+		$(CARGO) test -p xfskit --test shuttle
 
 # The sanitizers need one unstable option of the compiler; the standard library stays as it comes, without them.
 SANITIZED_HOST = $(shell rustc --print host-tuple)
@@ -47,7 +49,8 @@ bench:
 		--report target/bench.html --report target/bench.json --report target/bench.md
 
 results:
-	$(CARGO) run --release -p xfskit-cli -- bench all --against kernel --report docs/results.md --report target/results.html
+	$(CARGO) run --release -p xfskit-cli -- bench all --against kernel \
+		--report docs/results.md --report target/results.html
 
 crash:
 	$(CARGO) run --release -p xfskit-cli -- crash-test --total 100000 --seconds 600

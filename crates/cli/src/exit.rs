@@ -88,8 +88,8 @@ fn hint_at(contents: &str) -> &'static str {
 /// An image that a server of xfskit uses.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{image}: the image is in use by {holders}, which has it mounted on {place}: its files can be read and changed there; \
-     for this command, 'xfskit umount {place}' comes first"
+    "{image}: the image is in use by {holders}, which has it mounted on {place}: its files can be read and changed \
+     there; for this command, 'xfskit umount {place}' comes first"
 )]
 pub struct Mounted {
     /// The image.

@@ -70,7 +70,8 @@ pub enum OpenError {
     Busy(InUse),
     /// A block device that takes no writes.
     #[error(
-        "{}: the block device is read-only: open it for reading only (mount with -o ro), or make it writable (blockdev --setrw)",
+        "{}: the block device is read-only: open it for reading only (mount with -o ro), or make it writable \
+         (blockdev --setrw)",
         Shown(.0)
     )]
     ReadOnlyDevice(PathBuf),

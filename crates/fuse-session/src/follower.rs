@@ -107,8 +107,9 @@ impl Place {
     }
 }
 
-/// The place of the guard: beside the follower. Elsewhere it would wake a processor that sleeps at each tick, which then
-/// looks for work before it sleeps again, finds the client waiting for its turn with the follower, and takes it away.
+/// The place of the guard: beside the follower. Elsewhere it would wake a processor that sleeps at each tick, which
+/// then looks for work before it sleeps again, finds the client waiting for its turn with the follower, and takes it
+/// away.
 pub(crate) struct Post<'a> {
     place: &'a Place,
     thread: Option<Thread>,

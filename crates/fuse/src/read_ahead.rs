@@ -1,8 +1,8 @@
 //! How far the kernel reads ahead of a program that reads a file from beginning to end.
 //!
 //! By itself that is 128 KiB, so a long read becomes many small requests, of which one is answered at a time. The limit
-//! of a mount stands in `/sys/class/bdi/MAJOR:MINOR/read_ahead_kb`, and root may raise it. A server may not ask for more
-//! when it answers INIT: the kernel takes the smaller of both.
+//! of a mount stands in `/sys/class/bdi/MAJOR:MINOR/read_ahead_kb`, and root may raise it. A server may not ask for
+//! more when it answers INIT: the kernel takes the smaller of both.
 //!
 //! Source of facts: `Documentation/ABI/testing/sysfs-class-bdi`; `process_init_reply` in `fs/fuse/inode.c`, Linux 6.18.
 

@@ -321,7 +321,7 @@ impl Unmounter {
             if let Err(error) = synced {
                 tracing::warn!(%error, "what programs have written may be lost");
             }
-            // Where nobody waits any more, nothing is to be said.
+            // Where no program waits any more, nothing is to be said.
             let _ = done.send(());
         });
         if started.is_ok() {

@@ -100,7 +100,8 @@ pub struct RawSuperblock {
 pub enum Unsupported {
     /// A version before 5, which has no checksums.
     #[error(
-        "XFS version {0} is not supported: xfskit works on version 5 (made by mkfs.xfs with -m crc=1, its default since 2015)"
+        "XFS version {0} is not supported: xfskit works on version 5 (made by mkfs.xfs with -m crc=1, its \
+         default since 2015)"
     )]
     Version(u16),
     /// A feature that xfskit refuses by name.
@@ -124,8 +125,8 @@ pub enum Unsupported {
     TooManyAgs(u32),
     /// A log item of an unknown type.
     #[error(
-        "the journal holds items of the unknown type {0:#06x}: a newer kernel wrote it; mount the image there once, or look \
-         at it without what only the journal holds (norecovery)"
+        "the journal holds items of the unknown type {0:#06x}: a newer kernel wrote it; mount the image there once, \
+         or look at it without what only the journal holds (norecovery)"
     )]
     LogItem(u16),
     /// Repair was begun and not finished.
@@ -141,7 +142,8 @@ pub enum Unsupported {
 pub enum SuperblockError {
     /// Not an XFS image at all.
     #[error(
-        "this is not an XFS image: its first four bytes are {found:#010x} instead of {SUPERBLOCK_MAGIC:#010x} (\"XFSB\")"
+        "this is not an XFS image: its first four bytes are {found:#010x} instead of {SUPERBLOCK_MAGIC:#010x} \
+         (\"XFSB\")"
     )]
     NotXfs {
         /// The first four bytes.

@@ -231,7 +231,7 @@ impl BlockDevice for SimDevice {
         Ok(())
     }
 
-    /// Writes bytes that nobody wanted, in whole sectors: a device that is told that it need not keep a range may
+    /// Writes bytes that no caller wanted, in whole sectors: a device that is told that it need not keep a range may
     /// return anything.
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
         self.write(offset, &vec![DISCARDED; length as usize])

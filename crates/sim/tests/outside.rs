@@ -83,7 +83,8 @@ fn by_kernel_and_xfskit(reference: &Reference, scratch: &Scratch, number: u64, f
 fn by_newest_kernel(reference: &Reference, states: &[Recovered]) {
     let images: Vec<PathBuf> = states.iter().map(|state| state.image.clone()).collect();
     let script = format!(
-        "for disk in $(ls /dev/ubd? | head -n {}); do echo $disk; mount -t xfs -o nouuid $disk /mnt && umount /mnt || exit 1
+        "for disk in $(ls /dev/ubd? | head -n {}); do echo $disk; mount -t xfs -o nouuid $disk /mnt && umount /mnt ||
+           exit 1
          done",
         images.len()
     );

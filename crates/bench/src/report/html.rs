@@ -15,7 +15,8 @@ pub fn page(report: &Report) -> String {
         out,
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n<title>xfskit bench</title>\n\
-         <style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>xfskit bench</h1>\n<p class=\"command\"><code>{}</code></p>\n",
+         <style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>xfskit bench</h1>\n\
+         <p class=\"command\"><code>{}</code></p>\n",
         escape(&report.command)
     );
     let mut facts = report.machine.lines();

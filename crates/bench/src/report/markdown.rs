@@ -9,8 +9,8 @@ pub fn markdown(report: &Report) -> String {
     // Writing to a string does not fail.
     let _ = writeln!(
         out,
-        "# Results of xfskit bench\n\nWhat is measured, how, and what the figures mean: docs/benchmarks.md. Only ratios within this run mean \
-         anything.\n\n```\n{}\n```\n\n| | |\n|---|---|\n| date | {} |",
+        "# Results of xfskit bench\n\nWhat is measured, how, and what the figures mean: docs/benchmarks.md. Only \
+         ratios within this run mean anything.\n\n```\n{}\n```\n\n| | |\n|---|---|\n| date | {} |",
         report.command, report.date
     );
     for (name, value) in report.machine.lines() {

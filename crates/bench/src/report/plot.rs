@@ -51,7 +51,8 @@ fn legend(names: &[&str], top: f64) -> String {
         // Writing to a string does not fail.
         let _ = writeln!(
             out,
-            "<rect class=\"c{}\" x=\"0\" y=\"{:.1}\" width=\"11\" height=\"11\" rx=\"2\"/><text x=\"18\" y=\"{:.1}\">{}</text>",
+            "<rect class=\"c{}\" x=\"0\" y=\"{:.1}\" width=\"11\" height=\"11\" rx=\"2\"/>\
+             <text x=\"18\" y=\"{:.1}\">{}</text>",
             index % COLOURS,
             y,
             y + 10.0,

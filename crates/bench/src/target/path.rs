@@ -152,8 +152,8 @@ impl Target for PathTarget {
         let xfs = mount.kind == "xfs";
         let durability = match mount.kind.as_str() {
             "xfs" => {
-                "the kernel's delayed logging: the journal when the CIL is full, after 30 s or with a sync; a syncfs ends each phase, \
-                      outside of its time; the loop device and tmpfs below have nothing to flush"
+                "the kernel's delayed logging: the journal when the CIL is full, after 30 s or with a sync; a syncfs \
+                      ends each phase, outside of its time; the loop device and tmpfs below have nothing to flush"
             }
             "fuse.xfskit" if self.is_wsync() => {
                 "wsync in the server: names and attributes at once; a syncfs and an fsync end each phase, outside of \

@@ -122,8 +122,8 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
         name: "contents".into(),
         title: "contents: one file, written and read".into(),
         about: format!(
-            "A file of {} MiB in requests of 1 MiB, then {} pages at random places; each phase ends with an fsync, inside its time. \
-             Best of {} rounds.",
+            "A file of {} MiB in requests of 1 MiB, then {} pages at random places; each phase ends with an fsync, \
+             inside its time. Best of {} rounds.",
             sizes.file >> 20,
             sizes.random,
             lab.rounds()

@@ -97,8 +97,8 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
         name: "cpus".into(),
         title: "cpus: what keeps more processors from helping".into(),
         about: format!(
-            "A model from how long one thread holds what others would wait for (fsmark's {files} files, parent=1), and so many real \
-             threads on {} processors. Best of {} rounds.",
+            "A model from how long one thread holds what others would wait for (fsmark's {files} files, parent=1), \
+             and so many real threads on {} processors. Best of {} rounds.",
             std::thread::available_parallelism().map_or(1, usize::from),
             lab.rounds()
         ),
@@ -184,8 +184,8 @@ fn verdict(name: &str, demands: Demands) -> String {
     let (many, many_rate) = demands.limit(AGS[2]);
     let speed_up = demands.predict(AGS[2], MAX_PROCESSORS)[MAX_PROCESSORS - 1] * demands.whole;
     format!(
-        "{name}: the next bottleneck is {few} with {} AGs, at {few_rate:.0} per s, and {many} with {}, at {many_rate:.0} per s; \
-         {MAX_PROCESSORS} processors would be worth {speed_up:.1}.",
+        "{name}: the next bottleneck is {few} with {} AGs, at {few_rate:.0} per s, and {many} with {}, at \
+         {many_rate:.0} per s; {MAX_PROCESSORS} processors would be worth {speed_up:.1}.",
         AGS[0], AGS[2]
     )
 }

@@ -255,8 +255,8 @@ fn ceiling(runs: &[Run]) -> Option<String> {
     runs.iter().find(|run| run.case == ALONE)?;
     let gains = gains_of_two_threads();
     Some(format!(
-        "Two threads that share nothing gain {:.2} times on this machine where they compute in registers, and {:.2} times where they copy \
-         memory that no cache holds.",
+        "Two threads that share nothing gain {:.2} times on this machine where they compute in registers, and {:.2} \
+         times where they copy memory that no cache holds.",
         gains.computing, gains.copying
     ))
 }

@@ -111,8 +111,8 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
     section.about = format!(
         "{files} files are made, as many are given an attribute of 64 bytes, which is read again, the first are \
          renamed, as many absent names are looked up, the first are removed, and a folder with as many is listed, by \
-         {} threads in directories of their own; kernel, FUSE library, options and threads of the server are the same on both sides. \
-         Best of {} rounds.",
+         {} threads in directories of their own; kernel, FUSE library, options and threads of the server are the same \
+         on both sides. Best of {} rounds.",
         lab.threads(),
         lab.rounds()
     );
@@ -167,9 +167,9 @@ fn gained(runs: &[Run]) -> Option<String> {
     let (fast, slow) = (phase(REMEMBERED)?, phase(SEARCHED)?);
     let milliseconds = |seconds: Option<f64>| seconds.unwrap_or(0.0) * 1e3;
     Some(format!(
-        "Remembering that an attribute is absent: {:.2} times the throughput of dbench's mix through the mount, longest latency {:.1} ms \
-         against {:.1} ms. The search that is spared is one of a few bytes in an inode that is in memory; a request through FUSE costs \
-         some hundred times as much.",
+        "Remembering that an attribute is absent: {:.2} times the throughput of dbench's mix through the mount, \
+         longest latency {:.1} ms against {:.1} ms. The search that is spared is one of a few bytes in an inode that \
+         is in memory; a request through FUSE costs some hundred times as much.",
         throughput(fast) / throughput(slow),
         milliseconds(fast.max_latency_seconds),
         milliseconds(slow.max_latency_seconds)

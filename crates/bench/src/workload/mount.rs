@@ -113,9 +113,9 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
         }
     }
     section.about = format!(
-        "One program asks for the attributes of {files} files, in no order, of which the kernel knows none; another one \
-         reads a file of {} MiB from beginning to end, again and again. Of {} rounds the one with the shortest 99th \
-         percentile. Then files are made, given an attribute, looked up again and removed, {TIMES} times.",
+        "One program asks for the attributes of {files} files, in no order, of which the kernel knows none; another \
+         one reads a file of {} MiB from beginning to end, again and again. Of {} rounds the one with the shortest \
+         99th percentile. Then files are made, given an attribute, looked up again and removed, {TIMES} times.",
         LARGE_BYTES >> 20,
         lab.rounds()
     );
@@ -195,7 +195,8 @@ fn make_large(path: &Path) -> Result<()> {
     Ok(file.sync_all()?)
 }
 
-/// Asks for attributes, while another thread reads if `beside`: the times, how fast that one read, and how long it took.
+/// Asks for attributes, while another thread reads if `beside`: the times, how fast that one read, and how long it
+/// took.
 fn stats(dir: &Path, files: usize, beside: bool) -> Result<(Latencies, Option<f64>, Duration)> {
     let is_over = AtomicBool::new(!beside);
     std::thread::scope(|scope| {

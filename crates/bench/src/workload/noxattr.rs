@@ -225,8 +225,8 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
         name: "noxattr".into(),
         title: "noxattr: dbench's mix on files without attributes".into(),
         about: format!(
-            "{} operations by {threads} clients in directories of their own, in the proportions that dbench's clients had: create, open, \
-             rename, unlink, stat, statfs, find, write, read and fsync. Best of {} rounds.",
+            "{} operations by {threads} clients in directories of their own, in the proportions that dbench's clients \
+             had: create, open, rename, unlink, stat, statfs, find, write, read and fsync. Best of {} rounds.",
             work.each * threads,
             lab.rounds()
         ),
@@ -239,7 +239,8 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
     section.tables.extend(counters(runs.iter()));
     section.plots.push(plot(&runs));
     section.notes.push(
-        "Published, of btrfs logging inodes with 40 clients: 908 MB/s became 1,012 (+10.8 %), the longest latency 359.5 ms became 331.0."
+        "Published, of btrfs logging inodes with 40 clients: 908 MB/s became 1,012 (+10.8 %), the longest latency \
+         359.5 ms became 331.0."
             .into(),
     );
     section.runs = runs;

@@ -84,8 +84,8 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
         name: "rename".into(),
         title: "rename: new names, and the parent pointers that follow".into(),
         about: format!(
-            "{} files are renamed three times by {} threads, each in a directory of its own: to a name of the same 40 bytes, to one of \
-             {OTHER_LENGTH}, and into another directory. Best of {} rounds.",
+            "{} files are renamed three times by {} threads, each in a directory of its own: to a name of the same 40 \
+             bytes, to one of {OTHER_LENGTH}, and into another directory. Best of {} rounds.",
             each * lab.threads(),
             lab.threads(),
             lab.rounds()

@@ -66,9 +66,9 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
     section.goals = sizes.iter().flat_map(|&bytes| goals(lab, &runs, bytes)).collect();
     section.plots = plots(&runs, &lab.sides);
     section.notes.push(
-        "The kernel can log attributes only in a build for debugging, so its side is without. Published, 64 KiB: logged \
-         9,000 files/s and 2.5 GB/s of log, with whiteouts 36,000 and 0.22, not logged 40,000 to 45,000; 4 KiB: logged \
-         50,000 files/s and over 1 GB/s of log."
+        "The kernel can log attributes only in a build for debugging, so its side is without. Published, 64 KiB: \
+         logged 9,000 files/s and 2.5 GB/s of log, with whiteouts 36,000 and 0.22, not logged 40,000 to 45,000; 4 \
+         KiB: logged 50,000 files/s and over 1 GB/s of log."
             .into(),
     );
     section.runs = runs;

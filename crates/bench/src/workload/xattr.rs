@@ -91,8 +91,8 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
         name: "xattr".into(),
         title: "xattr: attributes of all sizes".into(),
         about: format!(
-            "One attribute on each of up to {} files (fewer where their values would take more than {} MiB), {} threads, each in a \
-             directory of its own. Best of {} rounds.",
+            "One attribute on each of up to {} files (fewer where their values would take more than {} MiB), {} \
+             threads, each in a directory of its own. Best of {} rounds.",
             lab.options.files.unwrap_or(FILES),
             value_bytes(lab) >> 20,
             lab.threads(),

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use xfskit_bench::Experiment;
 
 const NOTES: &str = "\
-Without --on the files are in scratch images in memory, which are removed at the end, also after an error. On an image, \
-a mount point or a folder, they are in a new folder there, which is removed as well.
+Without --on the files are in scratch images in memory, which are removed at the end, also after an error. On an \
+image, a mount point or a folder, they are in a new folder there, which is removed as well.
 
 Compare times only as ratios: the sides take turns, and the best of the rounds counts. Numbers of transactions and of \
 log bytes are exact; mounts of xfskit and of the kernel's XFS report them, other folders do not.";

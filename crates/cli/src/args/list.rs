@@ -53,7 +53,8 @@ pub struct StatArgs {
 
 const FIND_NOTES: &str = "\
 A file is listed if it passes all tests that are given. They may be written with one dash, as in find(1): \
--name '*.conf' -type f. A pattern has *, ?, [a-z], [!a-z], and a backslash before what stands for itself; put it in quotes.";
+-name '*.conf' -type f. A pattern has *, ?, [a-z], [!a-z], and a backslash before what stands for itself; put it \
+in quotes.";
 
 /// Arguments of `find`.
 #[derive(Debug, Args)]

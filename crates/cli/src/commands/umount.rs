@@ -59,13 +59,13 @@ pub fn run(mount_point: &Path) -> Result<()> {
             Ok(())
         }
         Ok(Ending::Failed(why)) => bail!(
-            "{}: unmounted, but the image could not be closed: {why}; what was not durable before is lost, and the next mount \
-             recovers the rest",
+            "{}: unmounted, but the image could not be closed: {why}; what was not durable before is lost, and the \
+             next mount recovers the rest",
             path.display()
         ),
         Ok(Ending::Died) => bail!(
-            "{}: unmounted, but its server had ended without closing the image: what was not durable is lost, and the next \
-             mount recovers the rest",
+            "{}: unmounted, but its server had ended without closing the image: what was not durable is lost, and the \
+             next mount recovers the rest",
             path.display()
         ),
         Err(_) => bail!("{}: unmounted, but the server has not closed the image yet", path.display()),

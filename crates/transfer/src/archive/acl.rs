@@ -84,7 +84,10 @@ fn parse_entry(entry: &str) -> Result<(u16, u32, u16), String> {
     let file = if name == "user" { "/etc/passwd" } else { "/etc/group" };
     let id = number.or_else(|| look_up(file, who));
     id.map(|id| (*tag, id, permissions)).ok_or_else(|| {
-        format!("the ACL entry {entry:?} names a user or a group that this machine does not know; make the archive with --numeric-owner")
+        format!(
+            "the ACL entry {entry:?} names a user or a group that this machine does not know; make the archive with \
+             --numeric-owner"
+        )
     })
 }
 

@@ -145,8 +145,8 @@ pub fn offset_of_new(tx: &Transaction, ino: InoId, bytes: usize) -> u8 {
     offset_for(tx.geometry(), state, bytes).unwrap_or_else(|| default_offset(tx.geometry(), &state.data))
 }
 
-/// Where a fork starts whose attributes leave the inode for a tree: it gives the data fork back what that would have had
-/// beside a new one.
+/// Where a fork starts whose attributes leave the inode for a tree: it gives the data fork back what that would have
+/// had beside a new one.
 pub(super) fn offset_of_tree(tx: &Transaction, ino: InoId) -> u8 {
     let state = tx.inode(ino);
     match state.data {

@@ -42,8 +42,8 @@ pub fn find_in<'a>(state: &'a InodeState, key: &Attr<'_>) -> Result<Option<Short
     Ok(None)
 }
 
-/// Bytes of a fork with `new` alone. Of a length that the shortform cannot have, the kernel takes the lowest byte, and so
-/// do we: both make the same fork.
+/// Bytes of a fork with `new` alone. Of a length that the shortform cannot have, the kernel takes the lowest byte, and
+/// so do we: both make the same fork.
 pub(super) fn fork_bytes(new: &Attr<'_>) -> usize {
     SHORTFORM_HEADER_BYTES + entry_bytes(new.name.len(), new.value.len() % SHORTFORM_LENGTH_LIMIT)
 }

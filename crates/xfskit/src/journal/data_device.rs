@@ -12,7 +12,8 @@
 //! - A flag is set after its write and before anything relies on the write: before the item or value that was written
 //!   leaves its list, before the transaction commits. So a checkpoint that relies on the write finds the flag set, and
 //!   flushes.
-//! - Both flags are cleared when a flush begins. A caller that finds one cleared relies on that only when no flush runs.
+//! - Both flags are cleared when a flush begins. A caller that finds one cleared relies on that only when no flush
+//!   runs.
 //! - After a flush that failed, every later one fails: what was written may be lost, and a flush that succeeds would
 //!   not say so.
 //!

@@ -95,8 +95,8 @@ impl Values {
     pub(super) fn write(&self, write: &OrderedWrite) -> Result<()> {
         let mut waiting = write.value.lock();
         let Some(value) = &*waiting else { return Ok(()) };
-        // The device is marked as one to flush before another thread finds the value written: the thread that writes the
-        // checkpoint then flushes it.
+        // The device is marked as one to flush before another thread finds the value written: the thread that writes
+        // the checkpoint then flushes it.
         self.device.write(write.offset, &value.blocks()[write.range.clone()])?;
         let done = waiting.take();
         drop(waiting);

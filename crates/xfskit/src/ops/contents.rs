@@ -175,8 +175,8 @@ impl Volume {
         Ok(offset.unwrap_or_default())
     }
 
-    /// No caller has the file open to write: the free blocks that were set aside for its growth are given back. Contents
-    /// that wait in memory stay there.
+    /// No caller has the file open to write: the free blocks that were set aside for its growth are given back.
+    /// Contents that wait in memory stay there.
     pub fn finish_writing(&self, inode: InodeNumber) {
         space::alloc::close_windows(&self.mount, inode);
     }

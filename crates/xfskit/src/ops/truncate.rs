@@ -1,8 +1,10 @@
 //! Sets the size of a file.
 //!
 //! ```text
-//! smaller   zeros up to the end of the last block   link 1 size   links 2..n blocks behind it are freed, from the last one on
-//! larger    links 1..n-1 written blocks behind the old end, if there are any, are freed   link n size
+//! smaller   zeros up to the end of the last block   link 1      size
+//!                                                   links 2..n  blocks behind it are freed, from the last one on
+//! larger    links 1..n-1  written blocks behind the old end, if there are any, are freed
+//!           link n        size
 //! ```
 //! Crash behaviour: after link 1 of a truncation the size is the new one; blocks that are still there go when the file
 //! grows again or ends.

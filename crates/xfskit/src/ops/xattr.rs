@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! user.NAME       plain                     trusted.NAME   name space ROOT
-//! security.NAME   name space SECURE         system.posix_acl_access, ..._default   ROOT, "SGI_ACL_FILE", "SGI_ACL_DEFAULT"
+//! security.NAME   name space SECURE
+//! system.posix_acl_access, ..._default      name space ROOT, "SGI_ACL_FILE", "SGI_ACL_DEFAULT"
 //! ```
 //! Parent pointers are attributes on disk, and not shown here.
 

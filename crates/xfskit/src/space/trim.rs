@@ -6,7 +6,7 @@
 //! windows        ┊                         ├ being written ┤
 //! given back     ├──────┤
 //! ```
-//! Invariant: what is given back is free in the tree, durably so, and nobody writes to it.
+//! Invariant: what is given back is free in the tree, durably so, and no thread writes to it.
 //!
 //! Locking: the AGF is held, exclusively, while the extents that were found under it are given back: none of them can
 //! be allocated meanwhile, and no window can be opened on them, which takes the shared lock. It is released after every

@@ -1,4 +1,5 @@
-//! Each mechanism of attributes and of fsync, pinned: a test that reads the counters, and fails when the mechanism is taken out.
+//! Each mechanism of attributes and of fsync, pinned: a test that reads the counters, and fails when the mechanism is
+//! taken out.
 //! `scripts/disable-mechanisms` takes them out one by one. What the mechanisms leave is compared with the kernel.
 
 mod absent;

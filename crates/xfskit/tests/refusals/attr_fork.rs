@@ -1,5 +1,5 @@
-//! Where the attr fork starts: in an inode of every shape, where the kernel starts it. Among them the first attribute of
-//! an inode whose extent map has a wide root, which makes way.
+//! Where the attr fork starts: in an inode of every shape, where the kernel starts it. Among them the first attribute
+//! of an inode whose extent map has a wide root, which makes way.
 
 use crate::attr_plans::{Step, on_both};
 use crate::shapes::{OLD, scattered};

@@ -7,9 +7,9 @@ use crate::stress::{Image, Random};
 use xfskit::ondisk::InodeNumber;
 use xfskit_testkit::copy_image;
 
-/// A plan that adds attributes to a leaf and removes some, and never shrinks the leaf into the inode: attribute 0 is too
-/// large for that. All that it ever adds has room beside each other, so the leaf is never packed: when to pack it is for
-/// each to decide.
+/// A plan that adds attributes to a leaf and removes some, and never shrinks the leaf into the inode: attribute 0 is
+/// too large for that. All that it ever adds has room beside each other, so the leaf is never packed: when to pack it
+/// is for each to decide.
 fn plan(seed: u64, most: usize) -> Vec<Step> {
     let (mut random, mut steps) = (Random::new(seed), vec![(0, Some(300))]);
     let (mut there, mut added) = (Vec::new(), 400);

@@ -14,8 +14,8 @@ pub fn name(number: usize) -> String {
     format!("trusted.{number}")
 }
 
-/// Takes the steps on files of the root directory, with us on the image, with the kernel on the copy. `None` on machines
-/// without the kernel's XFS.
+/// Takes the steps on files of the root directory, with us on the image, with the kernel on the copy. `None` on
+/// machines without the kernel's XFS.
 pub fn on_both(image: &Image, copy: &Path, todo: &[(&str, &[Step])]) -> Option<Reference> {
     let fs = image.open();
     for (file, steps) in todo {

@@ -95,7 +95,8 @@ const VERBS: &[Verb] = verbs! {
         let (xattrs, contents) = (&[][..], &[5; 5000][..]);
         let name = |number: usize| format!("small {number}").into_bytes();
         let names: Vec<_> = (0..3).map(name).collect();
-        let of = |name| WholeFile { name, permissions: Permissions::new(0o644), uid: 0, gid: 0, atime: then, mtime: then, xattrs, contents };
+        let permissions = Permissions::new(0o644);
+        let of = |name| WholeFile { name, permissions, uid: 0, gid: 0, atime: then, mtime: then, xattrs, contents };
         let files: Vec<_> = names.iter().map(|name| of(name)).collect();
         fs.make_files(at(fs, "/d"), &files).map(drop)
     };
@@ -133,7 +134,9 @@ const VERBS: &[Verb] = verbs! {
     Nothing "replaced attribute" |fs| set(fs, "/leaf", "user.3", 90);
     Nothing "replaced attribute in blocks" |fs| set(fs, "/remote", "user.remote", 65_000);
     Nothing "removed attribute" |fs| fs.remove_xattr(at(fs, "/leaf"), b"user.3", SetMode::Any, &Caller::root());
-    Nothing "removed attribute in blocks" |fs| fs.remove_xattr(at(fs, "/remote"), b"user.remote", SetMode::Any, &Caller::root());
+    Nothing "removed attribute in blocks" |fs| {
+        fs.remove_xattr(at(fs, "/remote"), b"user.remote", SetMode::Any, &Caller::root())
+    };
     Nothing "batch" |fs| {
         let change = |name: &str, length| XattrChange { name: name.into(), value: Some(vec![3; length]) };
         let changes = [change("user.a", 20), change("user.b", 20_000), change("user.c", 300), change("user.d", 9_000)];
@@ -151,7 +154,8 @@ const VERBS: &[Verb] = verbs! {
     Nothing "chmod beside an ACL in a leaf" |fs| chmod(fs, "/leaf-acl");
     Nothing "chmod beside a long ACL" |fs| chmod(fs, "/long-acl");
     Some "chmod and truncate" |fs| {
-        change(fs, "/acl", SetAttr { permissions: Some(Permissions::new(0o600)), size: Some(10_000), ..Default::default() })
+        let permissions = Some(Permissions::new(0o600));
+        change(fs, "/acl", SetAttr { permissions, size: Some(10_000), ..Default::default() })
     };
     Nothing "times" |fs| change(fs, "/full", SetAttr { mtime: Some(SetTime::Now), ..Default::default() });
     Nothing "truncate" |fs| fs.truncate(at(fs, "/full"), 1234);

@@ -1,5 +1,5 @@
-//! programs: what people run on a mount, beside the kernel's loop mount and fuse2fs on ext4: archives, copies, searches,
-//! git, a compiler, a database, dbench; and how many requests a file costs.
+//! programs: what people run on a mount, beside the kernel's loop mount and fuse2fs on ext4: archives, copies,
+//! searches, git, a compiler, a database, dbench; and how many requests a file costs.
 //!
 //! | side | |
 //! |---|---|
@@ -95,8 +95,8 @@ pub(crate) fn measure(lab: &Lab<'_>) -> Result<Section> {
         name: "programs".into(),
         title: "programs: what people run on a mount".into(),
         about: format!(
-            "A tree of {files} files of 500 bytes to 64 KB is unpacked, searched, copied, cloned and removed; the image \
-             is in {}. Best of {} rounds, fuse2fs's of one.",
+            "A tree of {files} files of 500 bytes to 64 KB is unpacked, searched, copied, cloned and removed; the \
+             image is in {}. Best of {} rounds, fuse2fs's of one.",
             lab.scratch.place(),
             lab.rounds()
         ),

@@ -13,6 +13,7 @@ use signal_hook::iterator::Signals;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
+use xfskit::device::Access;
 use xfskit_fuse::{MountError, Mounting, Served, Unmounter};
 
 /// The server, as the one sees it who unmounts.
@@ -82,8 +83,8 @@ impl Mount<'_> {
     fn attend(&mut self) -> Result<()> {
         while let Some(message) = self.server.connection.receive().context("the server's message")? {
             match message {
-                Message::OpenedToRead => self.mount(true)?,
-                Message::OpenedToWrite => self.mount(false)?,
+                Message::OpenedToRead => self.mount(Access::Read)?,
+                Message::OpenedToWrite => self.mount(Access::Write)?,
                 Message::Serving => self.begin(),
                 Message::Log(text) => syslog::send(&self.args.image.display().to_string(), &text),
                 Message::AskedToEnd => {
@@ -97,10 +98,10 @@ impl Mount<'_> {
         Ok(())
     }
 
-    fn mount(&mut self, read_only: bool) -> Result<()> {
+    fn mount(&mut self, access: Access) -> Result<()> {
         let mut options = self.settings.fuse.clone();
         options.source = operand::canonical(&self.args.image).into();
-        options.read_only = read_only;
+        options.read_only = access != Access::Write;
         match Mounting::new(&self.args.mount_point, &options) {
             Ok((mounting, connection, report)) => {
                 self.mounting = Some(mounting);

@@ -49,8 +49,9 @@ fn check_image(image: &Path, mount_point: &Path) -> Result<()> {
     Err(Usage(format!("{place}: a remount of {image}, but {mounted} is mounted there")).into())
 }
 
-/// Changes the flags of a mount, and then `larp`. What becomes read-only is made durable. mount(8) adds options from fstab to those that it was given, so an
-/// option that cannot be changed is reported, but is not an error. Nothing is changed before all is checked.
+/// Changes the flags of a mount, and then `larp`. What becomes read-only is made durable. mount(8) adds options from
+/// fstab to those that it was given, so an option that cannot be changed is reported, but is not an error. Nothing is
+/// changed before all is checked.
 ///
 /// # Errors
 /// `Usage` for an unknown option, and for another image than the one that is mounted there; for what is not the root of
