@@ -4,6 +4,7 @@
 pub mod disks;
 pub mod loops;
 pub mod mounts;
+pub mod pages;
 pub mod trees;
 
 use std::ffi::OsStr;
