@@ -10,10 +10,11 @@
 # make fuzz     every fuzz target, an hour in all (XFSKIT_FUZZ_SECONDS); counts in target/fuzz-report.txt
 # make scrub    images of every form before the kernel's own scrub
 # make reference    install the reference tools (needs root)
+# make site     the documentation as a site, in target/site; installs mdbook the first time, which takes minutes
 
 CARGO ?= cargo
 
-.PHONY: test models sanitize demo bench results crash crash-long fields fuzz scrub reference
+.PHONY: test models sanitize demo bench results crash crash-long fields fuzz scrub reference site
 
 test:
 	$(CARGO) fmt --all --check
@@ -69,3 +70,7 @@ scrub:
 
 reference:
 	scripts/reference
+
+site:
+	scripts/site --install
+	scripts/site
