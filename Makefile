@@ -1,4 +1,4 @@
-# make test    format, lints, and all tests; those that need the reference tools say so where they are missing
+# make test    format, lints, links of the documentation, and all tests; those that need the reference tools say so where they are missing
 # make models  the engine's threads under thousands of schedules
 # make sanitize  real threads under ThreadSanitizer, parsers and devices under AddressSanitizer: some minutes to build
 # make demo    what xfskit does, shown on an image
@@ -19,6 +19,7 @@ CARGO ?= cargo
 test:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="$(RUSTDOCFLAGS) -D warnings" $(CARGO) doc --workspace --no-deps
 	$(CARGO) test --workspace
 	cat target/fuzz-report.txt
 	$(MAKE) models
