@@ -3,6 +3,7 @@
 
 pub mod disks;
 pub mod loops;
+pub mod mount_helper;
 pub mod mounts;
 pub mod pages;
 pub mod trees;
