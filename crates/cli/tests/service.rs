@@ -13,9 +13,11 @@ use std::process::{Child, Command, Output, Stdio};
 use xfskit_testkit::{reference, skip};
 
 /// What a service of systemd has of `packaging/systemd/xfskit@.service`, by other means: `/dev` is empty, where the
-/// tests have their images; there is no network, no user, and no capability.
-const CONFINED: &str = "mount -t tmpfs none /dev && mount -t tmpfs none /sys && cd / && exec setpriv --reuid=65534 \
-    --regid=65534 --clear-groups --bounding-set=-all --inh-caps=-all --no-new-privs \"$0\" mount --service";
+/// tests have their images; there is no network, no user, and no capability. Mounts of other tests are let go first, for
+/// a copy of one would keep it.
+const CONFINED: &str = "umount -R -l /dev/shm 2> /dev/null; mount -t tmpfs none /dev && mount -t tmpfs none /sys && \
+    cd / && exec setpriv --reuid=65534 --regid=65534 --clear-groups --bounding-set=-all --inh-caps=-all \
+    --no-new-privs \"$0\" mount --service";
 
 /// A server in a service, and its helper.
 struct Service {
