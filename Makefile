@@ -1,4 +1,4 @@
-# make test    format, lints, and all tests; those that need the reference tools say so where they are missing
+# make test    format, lints, links of the documentation, and all tests; those that need the reference tools say so where they are missing
 # make models  the engine's threads under thousands of schedules
 # make sanitize  real threads under ThreadSanitizer, parsers and devices under AddressSanitizer: some minutes to build
 # make demo    what xfskit does, shown on an image
@@ -11,14 +11,16 @@
 # make fuzz     every fuzz target, an hour in all (XFSKIT_FUZZ_SECONDS); counts in target/fuzz-report.txt
 # make scrub    images of every form before the kernel's own scrub
 # make reference    install the reference tools (needs root)
+# make site     the documentation as a site, in target/site; installs mdbook the first time, which takes minutes
 
 CARGO ?= cargo
 
-.PHONY: test models sanitize demo bench results crash crash-long fields fuzz scrub reference
+.PHONY: test models sanitize demo bench results crash crash-long fields fuzz scrub reference site
 
 test:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="$(RUSTDOCFLAGS) -D warnings" $(CARGO) doc --workspace --no-deps
 	$(CARGO) test --workspace
 	cat target/fuzz-report.txt
 	$(MAKE) models
@@ -72,3 +74,7 @@ scrub:
 
 reference:
 	scripts/reference
+
+site:
+	scripts/site --install
+	scripts/site

@@ -18,6 +18,7 @@ pub use source::{LayerArgs, OwnerArgs, SourceArgs};
 pub use xattr::{LoggingArgs, XattrCommand};
 
 use crate::exit::{CHECK_EXIT_CODES, EXIT_CODES};
+use clap::builder::ArgPredicate::IsPresent;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -290,8 +291,10 @@ umount and fusermount3 -u return a moment before the image is closed: the kernel
 #[command(after_help = examples::with(MOUNT_OPTIONS, examples::MOUNT))]
 pub struct MountArgs {
     /// Image file or block device, or a part of a disk, as in disk.qcow2#3
+    #[arg(required = false, required_unless_present = "service", default_value_if("service", IsPresent, "-"))]
     pub image: PathBuf,
     /// Where to mount it
+    #[arg(required = false, required_unless_present = "service", default_value_if("service", IsPresent, "-"))]
     pub mount_point: PathBuf,
     /// Stay in the foreground
     #[arg(short, long)]
@@ -308,6 +311,10 @@ pub struct MountArgs {
     /// The server of a mount, whose parent has started it
     #[arg(long, hide = true)]
     pub server_process: bool,
+    /// Serve a mount in a service of the system without files, devices and network: standard input is the socket of
+    /// libfuse's fuservicemount3, which names image and folder, opens and mounts (docs/mounting.md)
+    #[arg(long, conflicts_with_all = ["foreground", "options", "log_file", "server", "server_process"])]
+    pub service: bool,
 }
 
 /// Arguments of `check`.

@@ -22,8 +22,10 @@ const LETTERS: &str = "sfnvlr";
 /// Arguments in the form of mount(8).
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct HelperArgs {
-    paths: Vec<PathBuf>,
-    options: Vec<String>,
+    /// The image and the folder.
+    pub(crate) paths: Vec<PathBuf>,
+    /// The lists of `-o`.
+    pub(crate) options: Vec<String>,
     fake: bool,
 }
 
@@ -60,6 +62,7 @@ fn run_mount() -> Result<()> {
         log_file: None,
         server: false,
         server_process: false,
+        service: false,
     })
 }
 

@@ -126,7 +126,11 @@ pub fn open_to_look(path: &Path) -> Result<(Arc<dyn BlockDevice>, Vec<Loss>)> {
 }
 
 fn open_to_look_with(path: &Path, warnings: Warnings) -> Result<(Arc<dyn BlockDevice>, Vec<Loss>)> {
-    let device = open_any(path, Access::Read, warnings)?;
+    rescued(path, open_any(path, Access::Read, warnings)?, warnings)
+}
+
+/// An image that has lost its first superblock or its end, as far as it can be read; and what is lost.
+fn rescued(path: &Path, device: Arc<dyn BlockDevice>, warnings: Warnings) -> Result<(Arc<dyn BlockDevice>, Vec<Loss>)> {
     let search = match known_contents(&*device) {
         // A partition table overwrites the first sector of a disk, which may contain an image.
         Ok(Some(MBR)) => Search::LikelyPlaces,
@@ -297,6 +301,25 @@ pub fn open_to_mount(image: &Path, log_device: Option<&Path>, options: MountOpti
     Ok(filesystem)
 }
 
+/// As [`open_to_mount`], over devices that another program has opened. The program enters its sandbox before they are
+/// read as a filesystem.
+///
+/// # Errors
+/// As opening a filesystem.
+pub fn mount_over(
+    name: &Path,
+    device: Arc<dyn BlockDevice>,
+    log_device: Option<Arc<dyn BlockDevice>>,
+    options: MountOptions,
+) -> Result<Volume> {
+    confined::enter()?;
+    let (device, losses) =
+        if options.read_only { rescued(name, device, Warnings::Printed)? } else { (device, Vec::new()) };
+    let filesystem = over(name, (device, losses), log_device, options, Arc::new(KernelClock::default()))?;
+    tell_of_recovery(name, &filesystem);
+    Ok(filesystem)
+}
+
 /// Opens an image without printing messages.
 ///
 /// # Errors
@@ -316,10 +339,22 @@ fn open_with(
     // It comes first: with the image open, the program enters its sandbox.
     let open_log = |path: &Path| open_part(path, access, Unnamed::WholeDisk, warnings);
     let log_device = log_device.map(open_log).transpose()?;
-    let (device, losses) = match access {
+    let device = match access {
         Access::Write => (open_any(image, access, Warnings::Printed)?, Vec::new()),
         _ => open_to_look_with(image, warnings)?,
     };
+    over(image, device, log_device, options, environment)
+}
+
+/// Opens the filesystem on a device, of which something is lost perhaps.
+fn over(
+    image: &Path,
+    (device, losses): (Arc<dyn BlockDevice>, Vec<Loss>),
+    log_device: Option<Arc<dyn BlockDevice>>,
+    options: MountOptions,
+    environment: Arc<dyn Environment>,
+) -> Result<Volume> {
+    let is_to_write = !options.read_only;
     let opened = Volume::open_in(Arc::clone(&device) as _, log_device, options, environment);
     let opened = opened.map_err(|error| match error {
         Error::Io { .. } if losses.iter().any(|loss| matches!(loss, Loss::End { .. })) => {
@@ -327,7 +362,7 @@ fn open_with(
             Error::from(Corruption::new("image", "as long as the filesystem").found(what)).into()
         }
         error => {
-            let cure = if access == Access::Write { with_copy(&device, &error) } else { None };
+            let cure = if is_to_write { with_copy(&device, &error) } else { None };
             match cure {
                 Some(cure) => superblock_damage(error).context(cure),
                 None => named(image, &*device, error.into()),

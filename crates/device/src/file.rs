@@ -171,6 +171,21 @@ impl FileDevice {
         Self::from_file(path, file, access)
     }
 
+    /// An existing image that another process has opened for this one, with the rights that `access` needs. `path` is
+    /// its name in messages.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn over(path: impl AsRef<Path>, file: File, access: Access) -> Result<Self, OpenError> {
+        let path = path.as_ref();
+        let metadata = file.metadata().map_err(|source| failure(path, source))?;
+        check_kind(path, &metadata)?;
+        if access.writes() && holders::is_read_only(&metadata) {
+            return Err(OpenError::ReadOnlyDevice(path.into()));
+        }
+        Self::from_file(path, file, access)
+    }
+
     /// Creates an image file of `size_bytes` zeros, or takes over an existing file and gives it that size.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use crate::vmdk::{self, VmdkDevice};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use xfskit_device::{Access, BlockDevice, FileDevice, Holder};
+use xfskit_device::{Access, BlockDevice, FileDevice, Holder, OpenError};
 
 /// The format of a file that contains a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +83,13 @@ fn ends(device: &dyn BlockDevice) -> (Vec<u8>, Vec<u8>) {
     (first, last.unwrap_or_default())
 }
 
+/// What opens a file or block device, with its locks.
+pub type Opener<'a> = &'a dyn Fn(&Path, Access) -> Result<FileDevice, OpenError>;
+
+fn open_file(path: &Path, access: Access) -> Result<FileDevice, OpenError> {
+    FileDevice::open(path, access)
+}
+
 impl Container {
     /// A disk that is not a file of this host, such as the export of a server: its bytes are those of the disk.
     ///
@@ -118,16 +125,24 @@ impl Container {
     /// # Errors
     /// [`DiskError`]: a missing or busy file, or a format that is refused.
     pub fn open(path: &Path, access: Access) -> Result<Self, DiskError> {
-        let file = FileDevice::open(path, access)?;
+        Self::open_by(path, access, &open_file)
+    }
+
+    /// As [`Self::open`], for a process that cannot open files: `opener` opens this one, and those below it.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; those of `opener`.
+    pub fn open_by(path: &Path, access: Access, opener: Opener<'_>) -> Result<Self, DiskError> {
+        let file = opener(path, access)?;
         let (first, last) = ends(&file);
         let path: PathBuf = path.into();
         if first.starts_with(MAGIC) {
-            let device = Qcow2Device::open(&path, file, access)?;
+            let device = Qcow2Device::open(&path, file, access, opener)?;
             let below = device.chain().skip(1).map(Path::to_path_buf).collect();
             return Ok(Self { path, format: Format::Qcow2, below, device: Arc::new(device), holders: Vec::new() });
         }
         if first.starts_with(vmdk::SIGNATURE) {
-            let device = VmdkDevice::open(&path, file, access)?;
+            let device = VmdkDevice::open(&path, file, access, opener)?;
             let below = device.extents().map(Path::to_path_buf).collect();
             return Ok(Self { path, format: Format::Vmdk, below, device: Arc::new(device), holders: Vec::new() });
         }

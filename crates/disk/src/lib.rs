@@ -46,7 +46,7 @@ mod tree;
 mod vmdk;
 mod window;
 
-pub use container::{Container, Format};
+pub use container::{Container, Format, Opener};
 pub use contents::{Contents, LVM_MEMBER, XFS, contents};
 pub use disks::{Chosen, Disk, Disks, Found, FoundGroup, Unnamed, VolumeKind};
 pub use error::{DiskError, PartFault};

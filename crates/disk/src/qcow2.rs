@@ -23,6 +23,7 @@
 //! Source of facts: QEMU's docs/interop/qcow2.
 
 use crate::bytes::u64_at;
+use crate::container::Opener;
 use crate::error::{DiskError, attach};
 use crate::room::Room;
 use imago::file::File as ImagoFile;
@@ -202,10 +203,10 @@ fn verify_sizes(path: &Path, header: &Header) -> Result<(), DiskError> {
 
 impl Qcow2Device {
     /// Opens an image and the chain below it. `file` is the image itself, which has the locks for `access`.
-    pub(crate) fn open(path: &Path, file: FileDevice, access: Access) -> Result<Self, DiskError> {
+    pub(crate) fn open(path: &Path, file: FileDevice, access: Access, opener: Opener<'_>) -> Result<Self, DiskError> {
         let mut files = Vec::new();
         let lower = lower_file(path, &file)?;
-        let image = open_layer(path, file, &lower, access, &mut files)?;
+        let image = open_layer(path, file, &lower, access, &mut Chain { files: &mut files, opener })?;
         Self::new(path, image, lower, access, files)
     }
 
@@ -350,24 +351,30 @@ fn verify_counts(path: &Path, lower: &Lower, header: &Header) -> Result<(), Disk
     Ok(())
 }
 
+/// The files of a chain that are open, and what opens the next one.
+struct Chain<'a> {
+    files: &'a mut Vec<(PathBuf, FileDevice)>,
+    opener: Opener<'a>,
+}
+
 /// Opens one file of a chain, and those below it. `lower` is another handle of `file`.
 fn open_layer(
     path: &Path,
     file: FileDevice,
     lower: &Lower,
     access: Access,
-    files: &mut Vec<(PathBuf, FileDevice)>,
+    chain: &mut Chain<'_>,
 ) -> Result<Image, DiskError> {
     let failed = |source| DiskError::io(path, source);
     file.verify_alone(path)?;
     verify_lower(path, lower, access)?;
-    files.push((path.into(), file));
+    chain.files.push((path.into(), file));
     let mut image = Qcow2::<Lower>::open_image(Arc::clone(lower), access == Access::Write).map_err(failed)?;
     let below = match image.implicit_backing_file() {
         Some(name) if !name.is_empty() => {
             let name = backing_path(path, name)?;
             let format = image.implicit_backing_format().cloned();
-            Some(open_below(&name, format.as_deref(), files)?)
+            Some(open_below(&name, format.as_deref(), chain)?)
         }
         _ => None,
     };
@@ -388,21 +395,21 @@ fn backing_path(path: &Path, name: &str) -> Result<PathBuf, DiskError> {
     Ok(path.parent().unwrap_or(Path::new("")).join(plain))
 }
 
-fn open_below(path: &Path, format: Option<&str>, files: &mut Vec<(PathBuf, FileDevice)>) -> Result<Image, DiskError> {
-    if files.len() >= MOST_LAYERS {
+fn open_below(path: &Path, format: Option<&str>, chain: &mut Chain<'_>) -> Result<Image, DiskError> {
+    if chain.files.len() >= MOST_LAYERS {
         let what = format!("a chain of more than {MOST_LAYERS} backing files");
         return Err(DiskError::Damaged { path: path.into(), what });
     }
-    let file = FileDevice::open(path, Access::Read)?;
+    let file = (chain.opener)(path, Access::Read)?;
     let mut magic = [0; 4];
     let is_qcow2 = file.size_bytes() >= 4 && file.read(0, &mut magic).is_ok() && magic == MAGIC;
     let lower = lower_file(path, &file)?;
     match format {
-        Some("qcow2") => open_layer(path, file, &lower, Access::Read, files),
-        None if is_qcow2 => open_layer(path, file, &lower, Access::Read, files),
+        Some("qcow2") => open_layer(path, file, &lower, Access::Read, chain),
+        None if is_qcow2 => open_layer(path, file, &lower, Access::Read, chain),
         None | Some("raw" | "file") => {
             file.verify_alone(path)?;
-            files.push((path.into(), file));
+            chain.files.push((path.into(), file));
             let image = Raw::open_image(lower, false).map_err(|source| DiskError::io(path, source))?;
             Ok(FormatAccess::new(image))
         }

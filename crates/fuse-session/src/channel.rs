@@ -48,16 +48,19 @@ impl Channel {
         &self.0
     }
 
-    /// Another descriptor of the connection, with a list of requests of its own.
+    /// Another descriptor of the connection, with a list of requests of its own: `device`, which is `/dev/fuse` just
+    /// opened, or one that is opened here.
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn another(&self, empty: WhenEmpty) -> io::Result<Self> {
-        let flags = match empty {
-            WhenEmpty::Waits => OFlags::empty(),
-            WhenEmpty::Returns => OFlags::NONBLOCK,
+    pub(crate) fn another(&self, device: Option<OwnedFd>, empty: WhenEmpty) -> io::Result<Self> {
+        let fd = match device {
+            Some(device) => device,
+            None => rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?,
         };
-        let fd = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC | flags, Mode::empty())?;
+        if empty == WhenEmpty::Returns {
+            rustix::fs::fcntl_setfl(&fd, OFlags::NONBLOCK)?;
+        }
         join(&fd, &self.0)?;
         Ok(Self::new(fd))
     }

@@ -89,6 +89,8 @@ pub struct Session<F> {
     shared: Arc<Shared<F>>,
     channel: Channel,
     queues: Option<Queues<F>>,
+    /// `/dev/fuse`, opened once for each further descriptor of the connection.
+    devices: Vec<OwnedFd>,
 }
 
 /// What all threads of a session use.
@@ -159,7 +161,14 @@ impl<F: Filesystem> Session<F> {
         if let Some(queues) = &queues {
             queues.begin(&shared);
         }
-        Ok(Self { shared, channel, queues })
+        Ok(Self { shared, channel, queues, devices: Vec::new() })
+    }
+
+    /// For a process that cannot open `/dev/fuse`: makes further descriptors of the connection of these, which are
+    /// `/dev/fuse`, each opened anew. A session needs as many as it has threads ([`Config::threads`]).
+    #[must_use]
+    pub fn with_devices(self, devices: Vec<OwnedFd>) -> Self {
+        Self { devices, ..self }
     }
 
     /// What sends notices to the kernel.
@@ -176,13 +185,14 @@ impl<F: Filesystem> Session<F> {
     ///
     /// # Errors
     /// The system's; `UnexpectedEof` if the other side of a socket closes it without the request DESTROY.
-    pub fn run(self) -> io::Result<()> {
+    pub fn run(mut self) -> io::Result<()> {
         let mut channels = vec![self.channel.clone()];
         for _ in 1..self.shared.config.threads.max(1) {
-            channels.push(self.channel.another(WhenEmpty::Waits)?);
+            channels.push(self.channel.another(self.devices.pop(), WhenEmpty::Waits)?);
         }
         let mut threads = Vec::new();
-        threads.extend(self.start_follower());
+        let device = self.devices.pop();
+        threads.extend(self.start_follower(device));
         for (number, channel) in channels.into_iter().enumerate() {
             let shared = Arc::clone(&self.shared);
             let thread = std::thread::Builder::new().name(format!("fuse-{number}"));
@@ -199,14 +209,14 @@ impl<F: Filesystem> Session<F> {
     }
 
     /// Starts the follower, if there is to be one. What the system refuses of it is logged: then there is none.
-    fn start_follower(&self) -> Option<JoinHandle<io::Result<()>>> {
+    fn start_follower(&self, device: Option<OwnedFd>) -> Option<JoinHandle<io::Result<()>>> {
         let Config { threads: pool, placement, .. } = self.shared.config;
         // Queues of io_uring are of processors already, and a lone thread has no guard.
         if placement == Placement::Scheduler || pool < 2 || self.queues.is_some() {
             return None;
         }
         let shared = Arc::clone(&self.shared);
-        let started = self.channel.another(WhenEmpty::Returns).and_then(|channel| {
+        let started = self.channel.another(device, WhenEmpty::Returns).and_then(|channel| {
             std::thread::Builder::new().name("fuse-follow".into()).spawn(move || match Place::of_this_thread() {
                 Ok(place) => shared.follow(&channel, &Arc::new(place)),
                 Err(error) => {

@@ -247,6 +247,14 @@ impl Serving {
         Ok(Self { session, end, commit_seconds: options.commit_seconds })
     }
 
+    /// For a process that cannot open `/dev/fuse`: as many descriptors of it, each opened anew, as there are threads
+    /// ([`Options::session`]).
+    #[must_use]
+    pub fn with_devices(mut self, devices: Vec<OwnedFd>) -> Self {
+        self.session = self.session.with_devices(devices);
+        self
+    }
+
     /// What closes the image from another thread.
     pub fn end(&self) -> Arc<dyn Served> {
         Arc::clone(&self.end) as _

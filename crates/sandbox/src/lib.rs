@@ -119,6 +119,9 @@ impl fmt::Display for Confined {
 /// # Errors
 /// [`SandboxError`]; then some rights may be given up already.
 pub fn confine_thread(needs: &Needs) -> Result<Confined, SandboxError> {
+    // The library reads what the kernel says of the process when it first needs it, and panics where it cannot: from
+    // now on those files are root's, and the call is refused.
+    rustix::param::page_size();
     rights::give_up(needs)?;
     files::restrict(needs)
 }

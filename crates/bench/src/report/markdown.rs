@@ -10,7 +10,7 @@ pub fn markdown(report: &Report) -> String {
     let _ = writeln!(
         out,
         "# Results of xfskit bench\n\nWhat is measured, how, and what the figures mean: docs/benchmarks.md. Only \
-         ratios within this run mean anything.\n\n```\n{}\n```\n\n| | |\n|---|---|\n| date | {} |",
+         ratios within this run mean anything.\n\n```text\n{}\n```\n\n| | |\n|---|---|\n| date | {} |",
         report.command, report.date
     );
     for (name, value) in report.machine.lines() {

@@ -4,6 +4,7 @@
 //! mount       starts the parent in a session of its own, and waits until that reports "ready" or fails
 //! mount -f    is the parent: it mounts and unmounts, and reads no image
 //!  └ server   opens the image, gives up its rights, and answers requests
+//! mount --service   is the server alone: another program opens and mounts
 //! ```
 //! The mount ends when it is unmounted, or on SIGTERM, SIGINT or SIGHUP, on which the parent unmounts it. The server
 //! closes the image in good order before it ends. docs/design/sandbox.md has the processes.
@@ -13,6 +14,7 @@ mod options;
 mod parent;
 mod remount;
 mod server;
+mod service;
 
 pub(crate) use connection::Connection;
 pub use options::{MountSettings, parse_engine, parse_logging};
@@ -34,6 +36,10 @@ const READY: &str = "ready";
 
 /// Runs `mount`.
 pub fn run(args: &MountArgs) -> Result<()> {
+    if args.service {
+        close_inherited();
+        return service::run();
+    }
     if remount::is_asked_for(&args.options) {
         return remount::run(&args.image, &args.mount_point, &args.options);
     }

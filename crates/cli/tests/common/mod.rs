@@ -3,7 +3,9 @@
 
 pub mod disks;
 pub mod loops;
+pub mod mount_helper;
 pub mod mounts;
+pub mod pages;
 pub mod trees;
 
 use std::ffi::OsStr;

@@ -10,7 +10,7 @@
 //!
 //! Locking: the AGF is held, exclusively, while the extents that were found under it are given back: none of them can
 //! be allocated meanwhile, and no window can be opened on them, which takes the shared lock. It is released after every
-//! [`BATCH_BLOCKS`].
+//! `BATCH_BLOCKS`.
 //!
 //! Crash behaviour: a request that was cut off leaves free blocks with any contents. What was noted to be given back
 //! and was not stays free, and a trim of the whole image finds it.

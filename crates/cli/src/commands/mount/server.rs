@@ -87,7 +87,7 @@ fn begin_logging(args: &MountArgs, connection: &Connection) {
 
 /// After a panic the server must not continue: the process ends, and the image is as after a power cut. The parent ends
 /// the connection to the kernel.
-fn abort_on_panic() {
+pub(super) fn abort_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         report(info);
