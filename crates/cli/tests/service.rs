@@ -183,6 +183,10 @@ fn what_a_service_cannot_do_is_refused() {
         assert_eq!(code, Some(2), "{why}");
         assert!(why.contains(expected), "{why}");
     }
+    let vmdk = service.at.scratch.file("disk.vmdk");
+    fs::write(&vmdk, "# Disk DescriptorFile\nversion=1\n").unwrap();
+    let (code, why) = service.refused(Fault::None, vmdk.to_str().unwrap(), "ro");
+    assert!(code == Some(7) && why.contains("a VMDK image"), "{code:?} {why}");
     let (code, why) = service.refused(Fault::None, "/no/image", "rw");
     assert!(code == Some(6) && why.contains("/no/image: no such image"), "{code:?} {why}");
     let damaged = service.at.scratch.image("damaged.img", 64 << 20);

@@ -125,15 +125,25 @@ impl Container {
     /// # Errors
     /// [`DiskError`]: a missing or busy file, or a format that is refused.
     pub fn open(path: &Path, access: Access) -> Result<Self, DiskError> {
-        Self::open_by(path, access, &open_file)
+        let file = FileDevice::open(path, access)?;
+        if head(&file, 0, 512).is_ok_and(|first| first.starts_with(vmdk::SIGNATURE)) {
+            let device = VmdkDevice::open(path, file, access)?;
+            let below = device.extents().map(Path::to_path_buf).collect();
+            let (path, device, holders) = (path.into(), Arc::new(device), Vec::new());
+            return Ok(Self { path, format: Format::Vmdk, below, device, holders });
+        }
+        Self::over(path, file, access, &open_file)
     }
 
     /// As [`Self::open`], for a process that cannot open files: `opener` opens this one, and those below it.
     ///
     /// # Errors
-    /// As [`Self::open`]; those of `opener`.
+    /// As [`Self::open`]; those of `opener`; `Refused` for VMDK, which is opened by its name.
     pub fn open_by(path: &Path, access: Access, opener: Opener<'_>) -> Result<Self, DiskError> {
-        let file = opener(path, access)?;
+        Self::over(path, opener(path, access)?, access, opener)
+    }
+
+    fn over(path: &Path, file: FileDevice, access: Access, opener: Opener<'_>) -> Result<Self, DiskError> {
         let (first, last) = ends(&file);
         let path: PathBuf = path.into();
         if first.starts_with(MAGIC) {
@@ -142,9 +152,8 @@ impl Container {
             return Ok(Self { path, format: Format::Qcow2, below, device: Arc::new(device), holders: Vec::new() });
         }
         if first.starts_with(vmdk::SIGNATURE) {
-            let device = VmdkDevice::open(&path, file, access, opener)?;
-            let below = device.extents().map(Path::to_path_buf).collect();
-            return Ok(Self { path, format: Format::Vmdk, below, device: Arc::new(device), holders: Vec::new() });
+            let what = "a VMDK image, which a process that sees no files cannot open".into();
+            return Err(DiskError::Refused { what, advice: attach(&path, "vmdk"), path });
         }
         if let Some((what, format)) = refused_format(&first, &last) {
             return Err(DiskError::Refused { what: what.into(), advice: attach(&path, format), path });

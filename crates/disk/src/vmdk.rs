@@ -3,13 +3,12 @@
 //! The descriptor is a text that names the files of the extents. Each is opened through [`Gate`], which locks it first.
 //! Sparse and stream-optimised extents are refused by imago, by name. Imago limits the descriptor to 2 MiB.
 
-use crate::container::Opener;
 use crate::error::{DiskError, attach};
 use imago::file::File as ImagoFile;
 use imago::format::builder::FormatDriverBuilder;
 use imago::format::gate::ImplicitOpenGate;
 use imago::vmdk::Vmdk;
-use imago::{FormatAccess, StorageOpenOptions};
+use imago::{FormatAccess, Storage, StorageOpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use xfskit_device::{Access, BlockDevice, FileDevice};
@@ -28,8 +27,7 @@ pub(crate) struct VmdkDevice {
 
 /// Opens the descriptor, and the files that it names.
 struct Gate<'a> {
-    descriptor: (&'a Path, &'a FileDevice),
-    opener: Opener<'a>,
+    descriptor: &'a Path,
     files: &'a mut Vec<(PathBuf, FileDevice)>,
 }
 
@@ -40,14 +38,14 @@ impl ImplicitOpenGate<ImagoFile> for Gate<'_> {
 
     fn open_storage(&mut self, options: StorageOpenOptions) -> io::Result<ImagoFile> {
         let path = options.get_filename().unwrap_or(Path::new("")).to_path_buf();
-        // Beside its name imago looks for the extents. The caller has it open and locked.
-        if path == self.descriptor.0 {
-            return ImagoFile::try_from(self.descriptor.1.try_clone_file()?);
+        // The descriptor is opened by its name, beside which imago looks for the extents. The caller has locked it.
+        if path == self.descriptor {
+            return ImagoFile::open(options.write(false));
         }
         if self.files.len() >= MOST_EXTENTS {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "too many extents"));
         }
-        let opened = (self.opener)(&path, Access::Read).map_err(io::Error::other)?;
+        let opened = FileDevice::open(&path, Access::Read).map_err(io::Error::other)?;
         opened.verify_alone(&path).map_err(io::Error::other)?;
         let file = ImagoFile::try_from(opened.try_clone_file()?)?;
         self.files.push((path, opened));
@@ -57,15 +55,14 @@ impl ImplicitOpenGate<ImagoFile> for Gate<'_> {
 
 impl VmdkDevice {
     /// Opens the extents of the descriptor `file`.
-    pub(crate) fn open(path: &Path, file: FileDevice, access: Access, opener: Opener<'_>) -> Result<Self, DiskError> {
+    pub(crate) fn open(path: &Path, file: FileDevice, access: Access) -> Result<Self, DiskError> {
         let refused = |what: String| Err(DiskError::Refused { path: path.into(), what, advice: attach(path, "vmdk") });
         if access == Access::Write {
             return refused("a VMDK image, which is only read here".into());
         }
         file.verify_alone(path)?;
         let mut files = Vec::new();
-        let gate = Gate { descriptor: (path, &file), opener, files: &mut files };
-        let opened = Vmdk::<ImagoFile>::builder_path(path).open(gate);
+        let opened = Vmdk::<ImagoFile>::builder_path(path).open(Gate { descriptor: path, files: &mut files });
         match opened {
             Ok(image) => Ok(Self { image: FormatAccess::new(image), files, _descriptor: file }),
             Err(error) => refused(format!("a VMDK image that cannot be used ({error})")),
