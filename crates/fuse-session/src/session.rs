@@ -535,7 +535,7 @@ impl<F: Filesystem> Shared<F> {
 
 /// Whether the answer to a request waits for other requests.
 pub(crate) fn waits_for_requests(request: &Request<'_>) -> bool {
-    matches!(request.operation, Operation::Lseek { .. })
+    matches!(request.operation, Operation::Lseek { .. } | Operation::Ioctl(_))
 }
 
 /// The client of a message: the number of a thread; 0 for the kernel itself, and what this process cannot see.

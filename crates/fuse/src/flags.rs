@@ -23,9 +23,22 @@ const COMMON: [(u32, u32); 7] = [
     (0x2000_0000, 0x200),
 ];
 
+/// The two of [`COMMON`] that protect a file, immutable and append-only: the bits of the old pair, and of the new one.
+const PROTECTING: (u32, u32) = (0x30, 0x18);
+
 /// Whether an ioctl is one of these.
 pub(crate) fn is_known(command: u32) -> bool {
     [GET_FLAGS, SET_FLAGS, GET_XFLAGS, SET_XFLAGS].contains(&command)
+}
+
+/// Whether an ioctl makes a file immutable or append-only.
+pub(crate) fn protects(command: u32, data: &[u8]) -> bool {
+    let flags = word(data, 0).unwrap_or(0);
+    match command {
+        SET_FLAGS => flags & PROTECTING.0 != 0,
+        SET_XFLAGS => flags & PROTECTING.1 != 0,
+        _ => false,
+    }
 }
 
 /// Carries out an ioctl and returns its reply.

@@ -35,8 +35,8 @@ const RENAME_EXCHANGE: u32 = 2;
 const RENAME_WHITEOUT: u32 = 4;
 /// The longest list of attributes that the kernel takes.
 const MAX_LIST_BYTES: usize = 64 << 10;
-/// Blocks of 512 bytes that a thread that answers requests frees; more are freed by one that may wait.
-const MAX_FREED_BLOCKS: u64 = 64 << 11;
+/// Bytes that a thread that answers requests frees; more are freed by one that may wait.
+const MAX_FREED_BYTES: u64 = 64 << 20;
 /// The longest name.
 const NAME_BYTES: u32 = 255;
 
@@ -166,7 +166,8 @@ impl Filesystem for Handler {
         match request.operation {
             // For the device.
             Operation::Fsync { .. } | Operation::FsyncDir { .. } | Operation::SyncFs => true,
-            Operation::Ioctl(ioctl) => ioctl.command == QUESTION,
+            // Data that programs have written must not be refused because the file is protected now.
+            Operation::Ioctl(ioctl) => ioctl.command == QUESTION || flags::protects(ioctl.command, ioctl.data),
             Operation::Write(write) => {
                 let is_asked_for = contents::is_durable(write.open_flags);
                 is_asked_for && self.keeper(write.flags) == TimeKeeper::Engine || self.is_synchronous(request.node)
@@ -203,10 +204,7 @@ impl Filesystem for Handler {
         if number == self.server.root() {
             return None;
         }
-        let takes_long = self.with(|fs| {
-            let stat = fs.stat(number)?;
-            Ok(stat.links == 0 && stat.blocks > MAX_FREED_BLOCKS)
-        });
+        let takes_long = self.with(|fs| Ok(fs.bytes_to_free(number) > MAX_FREED_BYTES));
         let server = Arc::clone(&self.server);
         let forget = move || {
             // A forget has no reply that could carry an error; the conversion reports it.
@@ -452,6 +450,9 @@ impl Filesystem for Handler {
         }
         if !flags::is_known(ioctl.command) {
             return Err(Errno::NOTTY);
+        }
+        if flags::protects(ioctl.command, ioctl.data) {
+            self.server.call_in_writes(node);
         }
         let number = self.server.inode(node);
         let answer = self.with(|fs| flags::ioctl(fs, number, ioctl.command, ioctl.data, requester))?;

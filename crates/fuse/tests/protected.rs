@@ -173,3 +173,33 @@ os.copy_file_range(os.open(sys.argv[1].replace(\"file\", \"source\"), os.O_RDONL
     assert_eq!(mode(&fixture.path("file")), 0o6777);
     fixture.judge(|dir| assert_eq!(fs::read(dir.join("file")).unwrap(), CONTENTS));
 }
+
+/// What a program has written waits in the kernel's cache when the file is protected: the kernel's own XFS checks when
+/// it is written, and so the data is not lost.
+#[test]
+fn what_was_written_before_a_file_is_protected_is_kept() {
+    let Some(fixture) = mounted() else { return };
+    let protect = |path: &Path, flag: IFlags, is_on: bool| {
+        let file = File::open(path).unwrap();
+        let flags = rustix::fs::ioctl_getflags(&file).unwrap();
+        rustix::fs::ioctl_setflags(&file, if is_on { flags | flag } else { flags & !flag }).unwrap();
+    };
+    let expected = [b"fresh\0".as_slice(), &[0; 4090], CONTENTS].concat();
+    for (name, flag) in [("appended", IFlags::APPEND), ("immutable", IFlags::IMMUTABLE)] {
+        let path = fixture.path(name);
+        let file = File::create(&path).unwrap();
+        file.write_all_at(CONTENTS, 4096).unwrap();
+        file.sync_all().unwrap();
+        file.write_all_at(b"fresh", 0).unwrap();
+        protect(&path, flag, true);
+        file.sync_all().unwrap();
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        assert!(fs::read(&path).unwrap() == expected, "{name}");
+        protect(&path, flag, false);
+    }
+    fixture.judge(|dir| {
+        for name in ["appended", "immutable"] {
+            assert!(fs::read(dir.join(name)).unwrap() == expected, "{name}");
+        }
+    });
+}

@@ -90,6 +90,30 @@ fn inodes_that_are_referenced_leave_the_cache_and_stay_what_they_are() {
     fs.unmount().unwrap();
 }
 
+/// Each look-up through FUSE touches an inode twice, and those that are looked up may lie far apart.
+#[test]
+fn inodes_that_lie_far_apart_leave_the_cache_while_they_are_only_read() {
+    const FILES: usize = 24_000;
+    const LIMIT: usize = 1024;
+    let device = MemoryDevice::new(64 << 20);
+    let options = Options { uuid: Some([7; 16]), allow_small: true, ..Options::default() };
+    make(&device, None, &options, Timestamp::default()).unwrap();
+    let device = Arc::new(device);
+    let fs = open(Arc::clone(&device) as _).unwrap();
+    let name = |number: usize| number.to_string().into_bytes();
+    let make = |number| fs.create(fs.root(), &name(number), &NewFile::file(0o644), &Caller::root()).unwrap().inode;
+    let files: Vec<_> = (0..FILES).map(make).collect();
+    fs.unmount().unwrap();
+    let fs = Volume::open(device, MountOptions { cache_bytes: 768 * LIMIT, ..MountOptions::read_only() }).unwrap();
+    for file in files.iter().step_by(16) {
+        fs.add_reference(*file).unwrap();
+        fs.stat(*file).unwrap();
+    }
+    let cached = fs.mount().inodes.len();
+    assert!(cached <= LIMIT + LIMIT / 4, "{cached} of {} inodes are cached", FILES / 16);
+    fs.unmount().unwrap();
+}
+
 /// A request that releases more references than there are must be harmless: an assertion would end the server.
 #[test]
 fn dropping_more_references_than_there_are_harms_no_other_file() {

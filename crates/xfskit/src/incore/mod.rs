@@ -9,7 +9,8 @@
 //! DirtyInodes   the inodes whose contents or times are in memory only
 //! ```
 //! Invariants
-//! - An inode that is pinned, waits for write-back, is open or is referenced stays in memory.
+//! - An inode that is pinned, waits for write-back, or is used by a thread stays in memory, and so does one without a
+//!   name while it is referenced.
 //! - The core and the forks are those of the newest committed transaction, with the changes of the running one that
 //!   holds the inode's exclusive lock. `DirtyBlocks` is ahead of them: only a write-out brings it to the journal.
 //! - What is remembered (`DirMemory`, [`KnownAbsent`], a loaded [`ExtentList`]) may be dropped at any time without a

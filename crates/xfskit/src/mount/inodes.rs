@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use xfskit_ondisk::inode::flags;
-use xfskit_ondisk::{DiskAddress, InodeCore, InodeNumber, Lsn};
+use xfskit_ondisk::{DiskAddress, InodeNumber, Lsn};
 
 /// The few inodes of a model share shards, and are too many for the cache.
 const SHARDS: usize = if cfg!(shuttle) { 2 } else { 64 };
@@ -57,6 +57,9 @@ struct FreedClusters {
 const PRUNE_FREED_AT: usize = 4096;
 /// Inodes of neighbouring numbers, which are made and looked up one after the other, share a group.
 const GROUP: u64 = if cfg!(shuttle) { 2 } else { 16 };
+/// Groups that an insertion looks at for an inode to drop. Each inode gets a second round, and a group may have one
+/// inode only, so with fewer than two the cache would grow.
+const GROUPS_AT_ONCE: usize = 4;
 /// Insertions between two searches for inodes to drop, as long as none can be dropped.
 const PATIENCE: usize = 8;
 
@@ -81,61 +84,86 @@ struct InodeGroup {
     touched: u16,
 }
 
+/// What the clock hand found in a group.
+struct Pass {
+    dropped: usize,
+    /// Some were looked up since the hand last passed: the next time they may be dropped.
+    was_touched: bool,
+    is_empty: bool,
+}
+
 impl InodeGroup {
-    /// Drops inodes that were not used lately, and keeps their references. Returns how many, and whether some are left.
-    fn drop_idle(&mut self, kept: &mut NumberMap<InodeNumber, u64>) -> (usize, bool) {
-        let (mut dropped, mut left) = (0, false);
+    /// Drops inodes that were not used lately, and keeps their references.
+    fn drop_idle(&mut self, kept: &mut NumberMap<InodeNumber, u64>) -> Pass {
         let touched = std::mem::take(&mut self.touched);
+        let mut pass = Pass { dropped: 0, was_touched: touched != 0, is_empty: true };
         for (index, slot) in self.inodes.iter_mut().enumerate() {
             let Some(inode) = slot else { continue };
             // An inode that was looked up since the hand last passed gets another round.
-            if touched >> index & 1 == 0 && can_be_dropped(inode) {
-                let opens = inode.opens.load(Ordering::Acquire);
-                if opens > 0 {
-                    kept.insert(inode.number, opens);
+            let references = if touched >> index & 1 == 0 { references_if_idle(inode) } else { None };
+            match references {
+                Some(references) => {
+                    if references > 0 {
+                        kept.insert(inode.number, references);
+                    }
+                    *slot = None;
+                    pass.dropped += 1;
                 }
-                *slot = None;
-                dropped += 1;
-            } else {
-                left = true;
+                None => pass.is_empty = false,
             }
         }
-        (dropped, left)
+        pass
     }
 }
 
-fn can_be_dropped(inode: &Arc<Inode>) -> bool {
-    if Arc::strong_count(inode) > 1 || !inode.item().is_clean() {
-        return false;
+/// How many references there are to an inode that can be dropped; `None` for one that cannot.
+fn references_if_idle(inode: &mut Arc<Inode>) -> Option<u64> {
+    // No thread has it, and what those have done that had it is seen here.
+    let inode = Arc::get_mut(inode).filter(|inode| inode.item().is_clean())?;
+    let references = inode.opens.load(Ordering::Acquire);
+    if references == 0 {
+        return Some(0);
     }
-    let stays_right = |core: &InodeCore| core.links > 0 && core.flags & flags::APPEND == 0;
-    inode.opens.load(Ordering::Acquire) == 0
-        || inode.state_lock().try_read().is_some_and(|state| stays_right(&state.core))
+    let state = inode.state_lock().try_read()?;
+    let is_appended = state.core.flags & flags::APPEND != 0 && !state.core.is_dir();
+    debug_assert!(state.is_settled() && !state.times_wait, "what is dirty is on a list, which has the inode");
+    (state.core.links > 0 && !is_appended).then_some(references)
 }
 
 impl Shard {
     fn find(&mut self, inode: InodeNumber) -> Option<Arc<Inode>> {
+        let found = self.peek(inode)?;
         let group = self.groups.get_mut(&(inode.0 / GROUP))?;
-        let index = inode.0 % GROUP;
-        let found = group.inodes[index as usize].as_ref()?;
-        group.touched |= 1 << index;
-        Some(Arc::clone(found))
+        group.touched |= 1 << (inode.0 % GROUP);
+        Some(found)
     }
 
-    /// Moves the clock hand over some groups.
-    fn evict(&mut self, groups: usize) {
+    /// As [`Self::find`], which does not count as a use.
+    fn peek(&self, inode: InodeNumber) -> Option<Arc<Inode>> {
+        self.groups.get(&(inode.0 / GROUP))?.inodes[(inode.0 % GROUP) as usize].clone()
+    }
+
+    /// Moves the clock hand over some groups, until only `least` inodes are left. Returns whether it was worth it:
+    /// whether some were dropped, or may be the next time.
+    fn evict(&mut self, groups: usize, least: usize) -> bool {
+        let mut was_worth_it = false;
         for _ in 0..groups {
-            let Some(number) = self.clock.pop_front() else { return };
+            if self.inodes <= least {
+                break;
+            }
+            let Some(number) = self.clock.pop_front() else { break };
             let Some(group) = self.groups.get_mut(&number) else { continue };
-            let (dropped, left) = group.drop_idle(&mut self.kept);
-            self.inodes -= dropped;
-            self.evictions += dropped as u64;
-            if left {
-                self.clock.push_back(number);
-            } else {
+            let pass = group.drop_idle(&mut self.kept);
+            self.inodes -= pass.dropped;
+            self.evictions += pass.dropped as u64;
+            was_worth_it |= pass.was_touched || pass.dropped > 0;
+            if pass.is_empty {
                 self.groups.remove(&number);
+            } else {
+                self.clock.push_back(number);
             }
         }
+        was_worth_it
     }
 }
 
@@ -188,8 +216,8 @@ impl InodeCache {
         shard.inodes += 1;
         if shard.inodes > self.most / SHARDS && shard.inodes >= shard.evict_at {
             let before = shard.inodes;
-            shard.evict(1);
-            shard.evict_at = if shard.inodes < before { 0 } else { before + PATIENCE };
+            let was_worth_it = shard.evict(GROUPS_AT_ONCE, before - 1);
+            shard.evict_at = if was_worth_it { 0 } else { before + PATIENCE };
             if shard.inodes >= self.trim_at.load(Ordering::Relaxed) {
                 self.trim_is_due.store(true, Ordering::Release);
             }
@@ -200,10 +228,18 @@ impl InodeCache {
     /// The inode if it is cached; otherwise `count` of its references that were kept are released.
     pub fn find_or_release(&self, inode: InodeNumber, count: u64) -> Option<Arc<Inode>> {
         let mut shard = self.shard(inode).lock();
-        if let Some(found) = shard.find(inode) {
+        if let Some(found) = shard.peek(inode) {
             return Some(found);
         }
         let Entry::Occupied(mut kept) = shard.kept.entry(inode) else { return None };
+        if *kept.get() < count {
+            tracing::warn!(
+                inode = inode.0,
+                before = *kept.get(),
+                count,
+                "more references were dropped than there were"
+            );
+        }
         match kept.get().saturating_sub(count) {
             0 => drop(kept.remove()),
             left => *kept.get_mut() = left,
@@ -211,10 +247,15 @@ impl InodeCache {
         None
     }
 
+    /// The inode if it is cached, without a note that it was used.
+    pub fn peek(&self, inode: InodeNumber) -> Option<Arc<Inode>> {
+        self.shard(inode).lock().peek(inode)
+    }
+
     /// How many references to an inode there are.
     pub fn references(&self, inode: InodeNumber) -> u64 {
-        let mut shard = self.shard(inode).lock();
-        match shard.find(inode) {
+        let shard = self.shard(inode).lock();
+        match shard.peek(inode) {
             Some(found) => found.opens.load(Ordering::Acquire),
             None => shard.kept.get(&inode).copied().unwrap_or(0),
         }
@@ -269,7 +310,7 @@ impl InodeCache {
             if shard.inodes > self.most / SHARDS {
                 // Two rounds: the first clears the bits of inodes that were used, the second may drop them.
                 let rounds = 2 * shard.clock.len();
-                shard.evict(rounds);
+                shard.evict(rounds, self.most / SHARDS);
                 shard.evict_at = 0;
             }
         }
@@ -316,7 +357,7 @@ impl Mount {
             self.journal.push_tail_as_far_as_possible(Lsn(u64::MAX))?;
             cache.evict_to_limit();
         }
-        // Inodes that are open stay. The next trim is due when half as many as the limit have been added.
+        // Inodes that are in use stay. The next trim is due when half as many as the limit have been added.
         cache.trim_at.store((cache.len().max(cache.most) + cache.most / 2) / SHARDS, Ordering::Relaxed);
         cache.trim_is_due.store(false, Ordering::Release);
         Ok(())

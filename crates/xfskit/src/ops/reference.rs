@@ -159,6 +159,14 @@ impl Volume {
         (before <= count && before > 0).then_some(inode)
     }
 
+    /// How many bytes the last reference to an inode frees: none of one with a name. Nothing is read from the device,
+    /// for an inode without a name is in memory while it is referenced.
+    pub fn bytes_to_free(&self, inode: InodeNumber) -> u64 {
+        let Some(inode) = self.mount.inodes.peek(inode) else { return 0 };
+        let core = &inode.state_lock().read().core;
+        if core.links == 0 { core.blocks << self.mount.geometry.block_log } else { 0 }
+    }
+
     /// Whether anything refers to an inode.
     pub fn has_references(&self, inode: InodeNumber) -> bool {
         self.mount.inodes.references(inode) > 0
