@@ -1,4 +1,5 @@
-# make test    format, lints, links of the documentation, and all tests; those that need the reference tools say so where they are missing
+# make test    format, lints, links of the documentation, and all tests; those that need the reference tools say so
+#              where they are missing
 # make models  the engine's threads under thousands of schedules
 # make sanitize  real threads under ThreadSanitizer, parsers and devices under AddressSanitizer: some minutes to build
 # make demo    what xfskit does, shown on an image

@@ -289,6 +289,7 @@ umount and fusermount3 -u return a moment before the image is closed: the kernel
 /// Arguments of `mount`.
 #[derive(Debug, Args)]
 #[command(after_help = examples::with(MOUNT_OPTIONS, examples::MOUNT))]
+#[command(override_usage = "xfskit mount [OPTIONS] <IMAGE> <MOUNT_POINT>\n       xfskit mount --service")]
 pub struct MountArgs {
     /// Image file or block device, or a part of a disk, as in disk.qcow2#3
     #[arg(required = false, required_unless_present = "service", default_value_if("service", IsPresent, "-"))]

@@ -21,7 +21,21 @@ use xfskit_sandbox::{Calls, Confined, FileUse, IoUring, More, Needs, confine_thr
 /// Where the kernel says whether it offers FUSE over io_uring.
 const OFFERS_RINGS: &str = "/sys/module/fuse/parameters/enable_uring";
 /// What the C library reads to look the name of a server up.
-const LOOK_UP: [&str; 5] = ["/etc", "/lib", "/lib64", "/usr", "/run"];
+const LOOK_UP: [&str; 13] = [
+    "/etc/resolv.conf",
+    "/etc/hosts",
+    "/etc/nsswitch.conf",
+    "/etc/host.conf",
+    "/etc/gai.conf",
+    "/etc/services",
+    "/etc/protocols",
+    "/etc/ld.so.cache",
+    "/run/systemd/resolve",
+    "/lib",
+    "/lib64",
+    "/usr/lib",
+    "/usr/lib64",
+];
 
 /// When rights are given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,12 +170,15 @@ fn look_at_files(state: &mut State) -> Result<()> {
         for file in operand::files(image) {
             if let Some(address) = network::address(&file)? {
                 allow_connection(&mut plan.needs, &address);
-                plan.needs.more.push(More::Connect);
+                let is_tcp = address.tcp_port().is_some();
+                plan.needs.more.push(if is_tcp { More::ConnectTcp } else { More::ConnectUnix });
                 continue;
             }
             let container = operand::open_container(&file, *access)?;
             note(&file, container.holders);
-            plan.needs.files.extend([file].into_iter().chain(container.below).map(|file| (file, used_for)));
+            plan.needs.files.push((file, used_for));
+            // What an image names is only read, whatever it is.
+            plan.needs.files.extend(container.below.into_iter().map(|file| (file, FileUse::Read)));
         }
     }
     for target in &plan.targets {

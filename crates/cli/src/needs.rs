@@ -4,8 +4,10 @@
 //! |---|---|---|---|
 //! | that only read | read | | files |
 //! | that change an image | written | | files |
-//! | `cp`, `import`, `export` | read, written | read: sources; changed: the folder of the target | trees |
-//! | `mkfs` | written | read: sources; changed: the folder of a new image | trees |
+//! | `import`, `cp` to an image | read, written | read: sources | sources |
+//! | `export` | read | replaced: in the folder of the archive | outputs |
+//! | `mkfs` | written | read: sources; replaced: in the folder of a new image | outputs |
+//! | `cp` to the host | read | read: sources; changed: the folder of the target | trees |
 //! | `mount` | | the server's are in [`crate::confined`], the parent reads no image | |
 //!
 //! Others read no image, or, like `bench` and `crash-test`, only images of their own. What the command line names and
@@ -26,8 +28,18 @@ use xfskit_mkfs::Options;
 use xfskit_sandbox::{Calls, CapabilitySet, FileUse, More, Needs};
 
 /// Who has an image, what the machine has, and the time zone.
-const SYSTEM: [&str; 6] =
-    ["/proc", "/sys", "/etc/localtime", "/usr/share/zoneinfo", "/usr/share/lib/zoneinfo", "/etc/zoneinfo"];
+const SYSTEM: [&str; 10] = [
+    "/proc",
+    "/sys/block",
+    "/sys/dev",
+    "/sys/class/block",
+    "/sys/devices",
+    "/sys/fs/cgroup",
+    "/etc/localtime",
+    "/usr/share/zoneinfo",
+    "/usr/share/lib/zoneinfo",
+    "/etc/zoneinfo",
+];
 /// The names of users and groups in archives.
 const NAMES: [&str; 2] = ["/etc/passwd", "/etc/group"];
 /// What a container image on the command line begins with, and the name of standard input.
@@ -41,14 +53,14 @@ const FAKEROOT: &str = "FAKEROOTKEY";
 /// To open again what the user may open by privilege.
 const OPEN: CapabilitySet =
     CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH).union(CapabilitySet::SYS_RESOURCE);
+/// To read files of the host with all attributes, and without a change of their access times.
+const TAKE: CapabilitySet = OPEN.union(CapabilitySet::FOWNER).union(CapabilitySet::SYS_ADMIN);
 /// To give files of the host their owners and attributes.
-const GIVE: CapabilitySet = OPEN
+const GIVE: CapabilitySet = TAKE
     .union(CapabilitySet::CHOWN)
-    .union(CapabilitySet::FOWNER)
     .union(CapabilitySet::FSETID)
     .union(CapabilitySet::MKNOD)
     .union(CapabilitySet::SETFCAP)
-    .union(CapabilitySet::SYS_ADMIN)
     .union(CapabilitySet::MAC_ADMIN)
     .union(CapabilitySet::LINUX_IMMUTABLE);
 
@@ -82,11 +94,11 @@ pub fn of(command: &Command) -> Option<Plan> {
         Command::Admin(command) => of_admin(command),
         Command::Cp(args) => of_cp(args),
         Command::Import(args) => {
-            let plan = of_image(&args.image, Access::Write).with_trees();
+            let plan = of_image(&args.image, Access::Write).with(Calls::Sources);
             plan.reads(args.from.iter().map(|path| of_source(path))).reads_lists(&args.source)
         }
         Command::Export(args) => {
-            let plan = of_reading(&args.path.read).with_trees();
+            let plan = of_reading(&args.path.read).with(Calls::Outputs);
             match args.output_file() {
                 // It writes to a device or a pipe itself.
                 Some(path) if std::fs::metadata(path).is_ok_and(|data| !data.is_file()) => plan.writes(path),
@@ -158,34 +170,35 @@ fn of_cp(args: &CpArgs) -> Plan {
     };
     let access = images.last().map_or(Access::Read, |(_, access)| *access);
     images.extend(args.logdev.iter().map(|log| (log.clone(), access)));
-    let plan = Plan::new(images).with_trees().reads(read).reads_labels(args.owners.file_contexts.as_deref());
+    let calls = if target.is_some() { Calls::Trees } else { Calls::Sources };
+    let plan = Plan::new(images).with(calls).reads(read).reads_labels(args.owners.file_contexts.as_deref());
     target.iter().fold(plan, |plan, target| plan.makes(target))
 }
 
-/// The plan of a program that asks a device for its size.
-pub fn of_device(path: &Path) -> Plan {
-    Plan::new(vec![(path.into(), Access::Read)])
+/// The plan of a program that asks devices for their sizes.
+pub fn of_devices<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Plan {
+    let there = paths.into_iter().filter(|path| path.exists() || network::is_address(path));
+    Plan::new(there.map(|path| (path.clone(), Access::Read)).collect())
 }
 
 /// The plan of `mkfs`, which opens the target first: its caller may have it open.
 pub fn of_mkfs(args: &MkfsArgs, options: &Options) -> Plan {
     // The device of the journal may be open by then, and locked.
-    let logs: Vec<PathBuf> = options.log_device.iter().flat_map(|log| operand::files(log)).collect();
-    let (remote, local): (Vec<_>, Vec<_>) = logs.into_iter().partition(|log| network::is_address(log));
-    let remote = remote.into_iter().map(|log| (log, Access::Write)).collect();
-    let plan = Plan { entry: Entry::WithImages, ..Plan::new(remote).with_trees() };
-    let plan = local.iter().fold(plan, |plan, log| plan.writes(log));
+    let logs = options.log_device.iter().flat_map(|log| operand::files(log));
+    let (remote, local): (Vec<_>, Vec<_>) =
+        logs.chain(operand::files(&args.image)).partition(|file| network::is_address(file));
+    let remote = remote.into_iter().map(|file| (file, Access::Write)).collect();
+    let plan = Plan { entry: Entry::WithImages, ..Plan::new(remote).with(Calls::Outputs) };
+    let plan = local.iter().fold(plan, |plan, file| plan.writes(file).reads(operand::files_below(file)));
     let plan = plan.reads(args.from.iter().map(|path| of_source(path))).reads_lists(&args.source);
     // The files that a prototype names may be anywhere.
     let plan =
         plan.reads(args.proto.iter().map(|proto| if proto.path.is_dir() { proto.path.clone() } else { "/".into() }));
-    let plan = match operand::is_plain(&args.image) {
-        Ok(true) if args.placement == Placement::Replaces => plan.makes(&args.image),
-        Ok(true) => plan.writes(&args.image),
-        _ => plan,
-    };
-    // An archive on standard input that does not fit in memory.
-    plan.changes(std::env::temp_dir())
+    let is_new = args.placement == Placement::Replaces || !args.image.exists();
+    let plan = if is_new && operand::is_plain(&args.image).unwrap_or(false) { plan.makes(&args.image) } else { plan };
+    // A stream whose size is asked for is kept in a file.
+    let is_stream = |path: &PathBuf| !std::fs::metadata(path).is_ok_and(|data| data.is_file() || data.is_dir());
+    if args.from.iter().any(is_stream) { plan.changes(std::env::temp_dir()) } else { plan }
 }
 
 /// The file or folder of a source.
@@ -213,28 +226,30 @@ impl Plan {
     }
 
     /// Handles trees of the host.
-    fn with_trees(mut self) -> Self {
-        self.needs.calls = Calls::Trees;
-        self.needs.capabilities = GIVE;
+    fn with(mut self, calls: Calls) -> Self {
+        self.needs.capabilities = if calls == Calls::Trees { GIVE } else { TAKE };
+        self.needs.calls = calls;
         self.reads(NAMES.map(PathBuf::from))
     }
 
-    fn with(mut self, path: impl Into<PathBuf>, used_for: FileUse) -> Self {
+    fn allows(mut self, path: impl Into<PathBuf>, used_for: FileUse) -> Self {
         self.needs.files.push((path.into(), used_for));
         self
     }
 
     fn reads(self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
         let paths = paths.into_iter().filter(|path| path.as_os_str() != STANDARD_INPUT && !network::is_address(path));
-        paths.fold(self, |plan, path| plan.with(path, FileUse::Read))
+        paths.fold(self, |plan, path| plan.allows(path, FileUse::Read))
     }
 
     fn writes(self, path: &Path) -> Self {
-        self.with(path, FileUse::Write)
+        self.allows(path, FileUse::Write)
     }
 
+    /// Makes files in a folder: all kinds, if it handles trees.
     fn changes(self, dir: PathBuf) -> Self {
-        self.with(dir, FileUse::Change)
+        let used_for = if self.needs.calls == Calls::Trees { FileUse::Change } else { FileUse::Replace };
+        self.allows(dir, used_for)
     }
 
     /// The labels of files, which are in several files.
@@ -252,7 +267,7 @@ impl Plan {
     fn makes(mut self, path: &Path) -> Self {
         if path.is_dir() {
             // With -T the folder above is opened, too.
-            return self.with(path.join(".."), FileUse::List).changes(path.to_path_buf());
+            return self.allows(path.join(".."), FileUse::List).changes(path.to_path_buf());
         }
         let real = path.canonicalize().unwrap_or_else(|_| path.into());
         if path.is_file() {

@@ -155,6 +155,15 @@ pub fn open_container(path: &Path, access: Access) -> Result<Container> {
     retry_while(is_busy, || Container::open(path, access)).map_err(|error| explain(path, error))
 }
 
+/// The files below a virtual disk, as far as they can be found: its backing files, or its extents.
+pub fn files_below(path: &Path) -> Vec<PathBuf> {
+    if !Container::is_virtual(path).unwrap_or(false) {
+        return Vec::new();
+    }
+    // What is wrong with a disk is reported when it is opened.
+    Container::open(path, Access::ReadUnlocked).map_or_else(|_| Vec::new(), |disk| disk.below)
+}
+
 /// An error of opening a file, with what the user can do if xfskit has it mounted.
 fn explain(path: &Path, error: Error) -> Error {
     match error.downcast() {

@@ -13,8 +13,8 @@ use std::process::{Child, Command, Output, Stdio};
 use xfskit_testkit::{reference, skip};
 
 /// What a service of systemd has of `packaging/systemd/xfskit@.service`, by other means: `/dev` is empty, where the
-/// tests have their images; there is no network, no user, and no capability. Mounts of other tests are let go first, for
-/// a copy of one would keep it.
+/// tests have their images; there is no network, no user, and no capability. Mounts of other tests are let go first,
+/// for a copy of one would keep it.
 const CONFINED: &str = "umount -R -l /dev/shm 2> /dev/null; mount -t tmpfs none /dev && mount -t tmpfs none /sys && \
     cd / && exec setpriv --reuid=65534 --regid=65534 --clear-groups --bounding-set=-all --inh-caps=-all \
     --no-new-privs \"$0\" mount --service";
@@ -299,7 +299,7 @@ fn the_units_are_what_systemd_understands_and_leave_nothing() {
     };
     let said = analyze(&["verify", "--man=no", "./xfskit.socket", "./xfskit@1.service"]);
     assert!(!said.contains("xfskit"), "{said}");
-    // In hundredths of what a service has that gives nothing up. With a network, devices or files of the host it is more.
+    // In hundredths of what a service has that gives nothing up. With a network, devices or the host's files it is more.
     let said = analyze(&["security", "--offline=true", "--threshold=5", "./xfskit@1.service"]);
     println!("{said}");
 }

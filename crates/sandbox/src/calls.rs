@@ -23,7 +23,11 @@ use std::collections::BTreeMap;
 pub enum Calls {
     /// Opening files: a program that reads and writes the contents of files that exist.
     Files,
-    /// All that the file trees of a host need.
+    /// The same, and reading trees of files with their attributes.
+    Sources,
+    /// The same, and making files and giving them names.
+    Outputs,
+    /// The same, and making all kinds of files, with owners and attributes.
     Trees,
     /// A server that answers over connections that it has.
     Serve(IoUring),
@@ -32,8 +36,10 @@ pub enum Calls {
 /// System calls that few programs need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum More {
-    /// Connecting to a server, and looking its name up. Which servers is said in [`Needs`].
-    Connect,
+    /// Connecting to a server by TCP, and looking its name up. Which port is said in [`Needs`].
+    ConnectTcp,
+    /// Connecting to a socket of this host.
+    ConnectUnix,
     /// Messages and semaphores of System V, by which fakeroot asks for the owners that it pretends.
     Messages,
 }
@@ -249,32 +255,45 @@ const ALWAYS_OLD: &[c_long] = &[];
 /// What a file shows of itself in attributes.
 const FILES: &[c_long] = &[libc::SYS_getxattr, libc::SYS_lgetxattr, libc::SYS_fgetxattr];
 
-/// File trees of a host.
-const TREES: &[c_long] = &[
+/// Trees that are read.
+const SOURCES: &[c_long] = &[
     libc::SYS_openat2,
-    libc::SYS_mkdirat,
-    libc::SYS_mknodat,
-    libc::SYS_symlinkat,
+    libc::SYS_listxattr,
+    libc::SYS_llistxattr,
+    libc::SYS_flistxattr,
+    libc::SYS_chdir,
+    libc::SYS_fchdir,
+    libc::SYS_copy_file_range,
+];
+
+/// New files, and their names.
+const OUTPUTS: &[c_long] = &[
     libc::SYS_linkat,
     libc::SYS_renameat,
     libc::SYS_renameat2,
     libc::SYS_unlinkat,
     libc::SYS_fchmod,
+    libc::SYS_truncate,
+    libc::SYS_sync,
+];
+#[cfg(target_arch = "x86_64")]
+const OUTPUTS_OLD: &[c_long] = &[libc::SYS_link, libc::SYS_rename, libc::SYS_unlink, libc::SYS_creat];
+#[cfg(not(target_arch = "x86_64"))]
+const OUTPUTS_OLD: &[c_long] = &[];
+
+/// All kinds of files, with owners and attributes. They may be of any file of the host: Landlock looks at none of these
+/// calls but those that make files.
+const TREES: &[c_long] = &[
+    libc::SYS_mkdirat,
+    libc::SYS_mknodat,
+    libc::SYS_symlinkat,
     libc::SYS_fchmodat,
     libc::SYS_fchown,
     libc::SYS_fchownat,
     libc::SYS_utimensat,
-    libc::SYS_truncate,
-    libc::SYS_chdir,
-    libc::SYS_fchdir,
-    libc::SYS_copy_file_range,
-    libc::SYS_sync,
     libc::SYS_setxattr,
     libc::SYS_lsetxattr,
     libc::SYS_fsetxattr,
-    libc::SYS_listxattr,
-    libc::SYS_llistxattr,
-    libc::SYS_flistxattr,
     libc::SYS_removexattr,
     libc::SYS_lremovexattr,
     libc::SYS_fremovexattr,
@@ -287,14 +306,10 @@ const TREES_OLD: &[c_long] = &[
     libc::SYS_rmdir,
     libc::SYS_mknod,
     libc::SYS_symlink,
-    libc::SYS_link,
-    libc::SYS_rename,
-    libc::SYS_unlink,
     libc::SYS_chmod,
     libc::SYS_chown,
     libc::SYS_lchown,
     libc::SYS_utimes,
-    libc::SYS_creat,
 ];
 #[cfg(not(target_arch = "x86_64"))]
 const TREES_OLD: &[c_long] = &[];
@@ -366,10 +381,20 @@ fn number(call: c_long) -> i64 {
 fn besides(more: &[More]) -> impl Iterator<Item = c_long> {
     more.iter()
         .flat_map(|more| match more {
-            More::Connect => CONNECTS,
+            More::ConnectTcp | More::ConnectUnix => CONNECTS,
             More::Messages => MESSAGES,
         })
         .copied()
+}
+
+/// The kinds of sockets that a connection needs: the C library asks the kernel for addresses by netlink.
+fn families(more: &More) -> Vec<u64> {
+    let families: &[i32] = match more {
+        More::ConnectTcp => &[libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK],
+        More::ConnectUnix => &[libc::AF_UNIX],
+        More::Messages => &[],
+    };
+    families.iter().map(|family| family.unsigned_abs().into()).collect()
 }
 
 fn allowed(needs: &Needs) -> Result<Rules, SandboxError> {
@@ -377,11 +402,17 @@ fn allowed(needs: &Needs) -> Result<Rules, SandboxError> {
     rules.extend(besides(&needs.more).map(|call| (number(call), Vec::new())));
     let more: &[&[c_long]] = match needs.calls {
         Calls::Files => &[FILES],
-        Calls::Trees => &[FILES, TREES, TREES_OLD],
+        Calls::Sources => &[FILES, SOURCES],
+        Calls::Outputs => &[FILES, SOURCES, OUTPUTS, OUTPUTS_OLD],
+        Calls::Trees => &[FILES, SOURCES, OUTPUTS, OUTPUTS_OLD, TREES, TREES_OLD],
         Calls::Serve(IoUring::Not) => &[SERVES],
         Calls::Serve(IoUring::Offered) => &[SERVES, RINGS],
     };
     rules.extend(without_conditions(more));
+    let families: Vec<u64> = needs.more.iter().flat_map(families).collect();
+    if !families.is_empty() {
+        rules.insert(number(libc::SYS_socket), one_of(0, &families)?);
+    }
     // Memory that is not executable.
     let executable = libc::PROT_EXEC as u64;
     for call in [libc::SYS_mmap, libc::SYS_mprotect] {
@@ -454,7 +485,7 @@ mod tests {
 
     #[test]
     fn no_call_is_both_forbidden_and_allowed() {
-        for calls in [Calls::Files, Calls::Trees, Calls::Serve(IoUring::Offered)] {
+        for calls in [Calls::Files, Calls::Sources, Calls::Outputs, Calls::Trees, Calls::Serve(IoUring::Offered)] {
             let rules = allowed(&Needs::new(calls)).unwrap();
             assert!(FORBIDDEN.iter().all(|call| !rules.contains_key(&number(*call))), "{calls:?}");
         }

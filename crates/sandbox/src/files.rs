@@ -26,7 +26,9 @@ pub enum FileUse {
     Read,
     /// Reading and writing of what exists.
     Write,
-    /// All of that, and to make, rename, link and remove files.
+    /// All of that, and to make, rename, link and remove regular files.
+    Replace,
+    /// All of that, for all kinds of files.
     Change,
 }
 
@@ -37,6 +39,10 @@ impl FileUse {
             Self::List => AccessFs::ReadDir.into(),
             Self::Read => read,
             Self::Write => read | AccessFs::WriteFile | AccessFs::Truncate,
+            Self::Replace => {
+                let names = AccessFs::MakeReg | AccessFs::RemoveFile | AccessFs::Refer;
+                read | AccessFs::WriteFile | AccessFs::Truncate | names
+            }
             Self::Change => AccessFs::from_all(KNOWN) & !BitFlags::from(AccessFs::Execute),
         }
     }
@@ -55,6 +61,12 @@ pub(crate) fn restrict(needs: &Needs) -> Result<Confined, SandboxError> {
     let mut scope = Scope::from_all(KNOWN);
     if needs.abstract_sockets {
         scope.remove(Scope::AbstractUnixSocket);
+    }
+    // Before it knew links into other folders, Landlock allowed none.
+    let may_link = needs.files.iter().any(|(_, used_for)| *used_for == FileUse::Change);
+    let knows_links = Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(AccessFs::Refer);
+    if may_link && knows_links.is_err() {
+        return Ok(Confined::default());
     }
     let rules = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)

@@ -114,7 +114,8 @@ impl fmt::Display for Confined {
 }
 
 /// Gives up capabilities, the right to gain others, and files that are not needed, for the calling thread and those
-/// that it starts from now on; for the process, core files and, but for [`Calls::Trees`], tracers of the same user.
+/// that it starts from now on; for the process, core files and, but for [`Calls::Outputs`] and [`Calls::Trees`],
+/// tracers of the same user.
 ///
 /// # Errors
 /// [`SandboxError`]; then some rights may be given up already.

@@ -42,7 +42,7 @@ pub(crate) fn give_up(needs: &Needs) -> Result<(), SandboxError> {
     let left = now.permitted & keep;
     let sets = CapabilitySets { effective: now.effective & keep, permitted: left, inheritable: CapabilitySet::empty() };
     set_capabilities(None, sets).map_err(ok_or(what))?;
-    if needs.calls == Calls::Trees {
+    if matches!(needs.calls, Calls::Outputs | Calls::Trees) {
         // A user's process that is not dumpable cannot use its own files in /proc, by which new files get their names.
         return Ok(());
     }

@@ -6,6 +6,7 @@
 use super::copy::{PrivilegeLoss, report_losses};
 use super::trees::{Reads, Trees, adjust};
 use crate::args::ImportArgs;
+use crate::confined;
 use crate::exit::Usage;
 use crate::image::{edit_after, path_of_dir, resolve, shown};
 use crate::interrupt;
@@ -17,6 +18,7 @@ use xfskit_transfer::{ImageSink, Losses, transfer};
 
 /// Runs the command.
 pub fn run(args: &ImportArgs) -> Result<()> {
+    confined::before_opening()?;
     let trees = Trees::find(&args.from, &args.layers, Reads::Once, &args.image.image)?;
     // What the options name is read before the image is opened, too.
     adjust(&args.source, args.owner, b"")?;

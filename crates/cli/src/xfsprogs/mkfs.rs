@@ -66,11 +66,11 @@ pub fn run() -> Result<()> {
 
 /// Shows what would be made.
 fn show(request: &Request, image: PathBuf) -> Result<()> {
+    confined::plan(needs::of_devices([Some(&image), request.options.log_device.as_ref()].into_iter().flatten()));
     let shown = image.display().to_string();
     let (bytes, sector_bytes) = match request.options.data_bytes().filter(|_| request.makes_file) {
         Some(bytes) => (bytes, 512),
         None => {
-            confined::plan(needs::of_device(&image));
             let device = open_device(&image, Access::Read)?;
             (device.size_bytes(), device.sector_bytes())
         }
