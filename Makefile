@@ -15,10 +15,14 @@ CARGO ?= cargo
 
 .PHONY: test models sanitize demo bench results crash crash-long fields fuzz scrub reference
 
+# The commands that measure, which the binary of users leaves out.
+MEASURING = --features xfskit-cli/bench
+
 test:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	$(CARGO) test --workspace
+	$(CARGO) clippy --workspace --all-targets $(MEASURING) -- -D warnings
+	$(CARGO) clippy -p xfskit-cli --all-targets -- -D warnings
+	$(CARGO) test --workspace $(MEASURING)
 	cat target/fuzz-report.txt
 	$(MAKE) models
 	$(MAKE) crash
@@ -43,17 +47,18 @@ demo:
 	scripts/demo
 
 bench:
-	$(CARGO) run --release -p xfskit-cli -- bench all --quick --against kernel \
+	$(CARGO) run --release -p xfskit-cli $(MEASURING) -- bench all --quick --against kernel \
 		--report target/bench.html --report target/bench.json --report target/bench.md
 
 results:
-	$(CARGO) run --release -p xfskit-cli -- bench all --against kernel --report docs/results.md --report target/results.html
+	$(CARGO) run --release -p xfskit-cli $(MEASURING) -- bench all --against kernel \
+		--report docs/results.md --report target/results.html
 
 crash:
-	$(CARGO) run --release -p xfskit-cli -- crash-test --total 100000 --seconds 600
+	$(CARGO) run --release -p xfskit-cli $(MEASURING) -- crash-test --total 100000 --seconds 600
 
 crash-long:
-	$(CARGO) run --release -p xfskit-cli -- crash-test --states 20000 --seconds 3600
+	$(CARGO) run --release -p xfskit-cli $(MEASURING) -- crash-test --states 20000 --seconds 3600
 	XFSKIT_OUTSIDE_STATES=500 $(CARGO) test -p xfskit-sim --test outside
 	XFSKIT_FORMATTED_RUNS=490 XFSKIT_RECOVERY_RUNS=100 $(CARGO) test -p xfskit --test recovery
 
