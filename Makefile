@@ -9,11 +9,13 @@
 # make fields   every field of every structure, damaged: an hour
 # make fuzz     every fuzz target, an hour in all (XFSKIT_FUZZ_SECONDS); counts in target/fuzz-report.txt
 # make scrub    images of every form before the kernel's own scrub
+# make packages     what users get: packed crates, packages, container image, each tried in a clean system (needs root)
+# make release      the files of a release, into target/release-files
 # make reference    install the reference tools (needs root)
 
 CARGO ?= cargo
 
-.PHONY: test models sanitize demo bench results crash crash-long fields fuzz scrub reference
+.PHONY: test models sanitize demo bench results crash crash-long fields fuzz scrub packages release reference
 
 # The commands that measure, which the binary of users leaves out.
 MEASURING = --features xfskit-cli/bench
@@ -71,6 +73,12 @@ fuzz:
 
 scrub:
 	XFSKIT_SCRUB_ALL=1 $(CARGO) test -p xfskit-check --test good the_kernels_scrub
+
+packages:
+	scripts/packages
+
+release:
+	scripts/release
 
 reference:
 	scripts/reference
