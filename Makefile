@@ -11,18 +11,24 @@
 # make fields   every field of every structure, damaged: an hour
 # make fuzz     every fuzz target, an hour in all (XFSKIT_FUZZ_SECONDS); counts in target/fuzz-report.txt
 # make scrub    images of every form before the kernel's own scrub
+# make packages     what users get: packed crates, packages, container image, each tried in a clean system (needs root)
+# make release      the files of a release, into target/release-files
 # make reference    install the reference tools (needs root)
 # make site     the documentation as a site, in target/site; installs mdbook the first time, which takes minutes
 
 CARGO ?= cargo
 
-.PHONY: test models sanitize demo bench results crash crash-long fields fuzz scrub reference site
+.PHONY: test models sanitize demo bench results crash crash-long fields fuzz scrub packages release reference site
+
+# The commands that measure, which the binary of users leaves out.
+MEASURING = --features xfskit-cli/bench
 
 test:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --workspace --all-targets $(MEASURING) -- -D warnings
+	$(CARGO) clippy -p xfskit-cli --all-targets -- -D warnings
 	RUSTDOCFLAGS="$(RUSTDOCFLAGS) -D warnings" $(CARGO) doc --workspace --no-deps
-	$(CARGO) test --workspace
+	$(CARGO) test --workspace $(MEASURING)
 	cat target/fuzz-report.txt
 	$(MAKE) models
 	$(MAKE) crash
@@ -48,18 +54,18 @@ demo:
 	scripts/demo
 
 bench:
-	$(CARGO) run --release -p xfskit-cli -- bench all --quick --against kernel \
+	$(CARGO) run --release -p xfskit-cli $(MEASURING) -- bench all --quick --against kernel \
 		--report target/bench.html --report target/bench.json --report target/bench.md
 
 results:
-	$(CARGO) run --release -p xfskit-cli -- bench all --against kernel \
+	$(CARGO) run --release -p xfskit-cli $(MEASURING) -- bench all --against kernel \
 		--report docs/results.md --report target/results.html
 
 crash:
-	$(CARGO) run --release -p xfskit-cli -- crash-test --total 100000 --seconds 600
+	$(CARGO) run --release -p xfskit-cli $(MEASURING) -- crash-test --total 100000 --seconds 600
 
 crash-long:
-	$(CARGO) run --release -p xfskit-cli -- crash-test --states 20000 --seconds 3600
+	$(CARGO) run --release -p xfskit-cli $(MEASURING) -- crash-test --states 20000 --seconds 3600
 	XFSKIT_OUTSIDE_STATES=500 $(CARGO) test -p xfskit-sim --test outside
 	XFSKIT_FORMATTED_RUNS=490 XFSKIT_RECOVERY_RUNS=100 $(CARGO) test -p xfskit --test recovery
 
@@ -72,6 +78,12 @@ fuzz:
 
 scrub:
 	XFSKIT_SCRUB_ALL=1 $(CARGO) test -p xfskit-check --test good the_kernels_scrub
+
+packages:
+	scripts/packages
+
+release:
+	scripts/release
 
 reference:
 	scripts/reference

@@ -1,6 +1,7 @@
 //! The arguments.
 
 mod admin;
+#[cfg(feature = "bench")]
 mod bench;
 mod contents;
 mod examples;
@@ -10,7 +11,8 @@ mod source;
 mod xattr;
 
 pub use admin::{AdminCommand, GrowArgs, InfoArgs, LabelArgs, NewSize, TrimArgs, UuidArgs, UuidChange};
-pub use bench::BenchArgs;
+#[cfg(feature = "bench")]
+pub use bench::{BenchArgs, CrashTestArgs};
 pub use contents::{CatArgs, CloneArgs, CpArgs, DfArgs, DuArgs, ExportArgs, WriteArgs};
 pub use list::{FindArgs, LsArgs, SizeTest, StatArgs, with_two_dashes};
 pub use mkfs::{ImportArgs, MkfsArgs, Overwrite, Placement, ProtoArgs, Space};
@@ -137,8 +139,10 @@ pub enum Command {
     #[command(subcommand)]
     Log(LogCommand),
     /// Cut the power of simulated devices at every write, and see that everything is recovered
+    #[cfg(feature = "bench")]
     CrashTest(CrashTestArgs),
     /// Run published benchmarks, on xfskit and on the kernel's XFS
+    #[cfg(feature = "bench")]
     Bench(BenchArgs),
     /// Write man pages into a folder
     Man {
@@ -171,59 +175,6 @@ pub struct ReadArgs {
     /// journal holds
     #[arg(long = "norecovery")]
     pub no_recovery: bool,
-}
-
-/// Arguments of `crash-test`.
-#[derive(Debug, Args)]
-pub struct CrashTestArgs {
-    /// Show the workloads
-    #[arg(long)]
-    pub list: bool,
-    /// Only this workload; may be given several times
-    #[arg(long, value_name = "NAME")]
-    pub workload: Vec<String>,
-    /// Seed of the first run
-    #[arg(long, value_name = "N")]
-    pub seed: Option<u64>,
-    /// Runs of each workload, each with the next seed [default: 1, or as many as --total and --seconds allow]
-    #[arg(long, value_name = "N")]
-    pub runs: Option<u64>,
-    /// States to explore in each run, about
-    #[arg(long, value_name = "N", default_value_t = 1000)]
-    pub states: u64,
-    /// Begin no run after so many states in all
-    #[arg(long, value_name = "N")]
-    pub total: Option<u64>,
-    /// At each cut with at most 15 sectors in flight, every state in which they may have been left
-    #[arg(long)]
-    pub exhaustive: bool,
-    /// Begin no state after so many seconds
-    #[arg(long, value_name = "N")]
-    pub seconds: Option<u64>,
-    /// Threads [default: one for each processor]
-    #[arg(long, value_name = "N", value_parser = parse_threads)]
-    pub threads: Option<std::num::NonZeroUsize>,
-    /// Stop after so many states were found wrong
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub keep_going: usize,
-    /// Do one state again, as a failure names it
-    #[arg(long, value_name = "CUT[/CUT]")]
-    pub state: Option<String>,
-    /// With --state: the run's device failed from this write or flush on
-    #[arg(long, value_name = "N", requires = "state")]
-    pub fail_from: Option<u64>,
-    /// With --state: the place of an error tag failed
-    #[arg(long, value_name = "NAME[:NTH]", requires = "state")]
-    pub errortag: Option<String>,
-    /// With --state: the state is read from a device that lies, as a failure names it
-    #[arg(long, value_name = "LIE", requires = "state")]
-    pub lie: Option<String>,
-    /// With --state: one place of the run's device failed, as a failure names it
-    #[arg(long, value_name = "PLACE", requires = "state", conflicts_with = "lie")]
-    pub bad_place: Option<String>,
-    /// With --state: write the image as the cut left it to a file
-    #[arg(long, value_name = "FILE", requires = "state")]
-    pub save: Option<std::path::PathBuf>,
 }
 
 /// A file in an image that is only looked at.

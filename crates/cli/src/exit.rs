@@ -9,7 +9,6 @@ use std::io;
 use xfskit::device::OpenError;
 use xfskit::ondisk::SuperblockError;
 use xfskit::volume::Error;
-use xfskit_bench::BenchError;
 use xfskit_check::CheckError;
 use xfskit_disk::{DiskError, PartFault};
 use xfskit_fuse::MountError;
@@ -308,7 +307,9 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
     {
         return Some(BAD_SOURCE);
     }
-    if let Some(error) = cause.downcast_ref::<BenchError>() {
+    #[cfg(feature = "bench")]
+    if let Some(error) = cause.downcast_ref::<xfskit_bench::BenchError>() {
+        use xfskit_bench::BenchError;
         return Some(match error {
             BenchError::Usage(_) => USAGE,
             BenchError::Missing(_) | BenchError::NotWritable { .. } => UNREADABLE,

@@ -139,7 +139,9 @@ fn run(cli: Cli) -> Result<()> {
         Command::Path(args) => commands::parents::path(&args, json),
         Command::Stats(args) => commands::stats::run(&args, json),
         Command::Log(command) => commands::log::run(&command, json),
+        #[cfg(feature = "bench")]
         Command::Bench(args) => commands::bench::run(&args, json),
+        #[cfg(feature = "bench")]
         Command::CrashTest(args) => commands::crash_test::run(&args, json),
         Command::Man { dir } => commands::generate::man(&dir),
         Command::Completions { shell } => commands::generate::completions(shell),

@@ -109,7 +109,9 @@ pub fn of(command: &Command) -> Option<Plan> {
         // The plan of `mkfs` needs its options, and is made there.
         Command::Mkfs(_) => return None,
         Command::Mount(_) | Command::Umount(_) | Command::Stats(_) => return None,
-        Command::Bench(_) | Command::CrashTest(_) | Command::Man { .. } | Command::Completions { .. } => return None,
+        #[cfg(feature = "bench")]
+        Command::Bench(_) | Command::CrashTest(_) => return None,
+        Command::Man { .. } | Command::Completions { .. } => return None,
     })
 }
 

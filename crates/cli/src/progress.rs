@@ -1,13 +1,10 @@
-//! The progress of a copy or a measurement, on terminals.
+//! The progress of a copy, on terminals.
 
 use crate::interrupt;
 use crate::screen;
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::cell::Cell;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use xfskit_bench::Watch;
 use xfskit_transfer::{Progress, TransferError};
 
 /// The number of files and bytes so far.
@@ -84,44 +81,5 @@ impl Progress for CopyBar {
         if !self.files.is_hidden() {
             self.files.set_message(HumanBytes(self.bytes.get()).to_string());
         }
-    }
-}
-
-/// The number of operations of a measurement.
-pub struct BenchBar {
-    operations: ProgressBar,
-    stop: Arc<AtomicBool>,
-}
-
-impl BenchBar {
-    /// A bar; the measurement ends early when `stop` is set.
-    pub fn new(stop: Arc<AtomicBool>) -> Self {
-        // Is drawn on terminals only.
-        let operations = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        let style = ProgressStyle::with_template("{msg:40!} {wide_bar} {pos}/{len} {elapsed}");
-        operations.set_style(style.expect("the template is right"));
-        Self { operations, stop }
-    }
-}
-
-impl Drop for BenchBar {
-    fn drop(&mut self) {
-        self.operations.finish_and_clear();
-    }
-}
-
-impl Watch for BenchBar {
-    fn begin(&self, what: &str, operations: u64) {
-        self.operations.set_length(operations);
-        self.operations.set_position(0);
-        self.operations.set_message(what.to_owned());
-    }
-
-    fn advance(&self, operations: u64) {
-        self.operations.inc(operations);
-    }
-
-    fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
     }
 }

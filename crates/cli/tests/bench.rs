@@ -1,4 +1,5 @@
 //! `xfskit bench`: a small run of each experiment, its output, and the files that it leaves.
+#![cfg(feature = "bench")]
 
 mod common;
 

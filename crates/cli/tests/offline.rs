@@ -298,6 +298,7 @@ fn output_that_cannot_be_written_is_an_error() {
         "stat IMAGE /",
         "log print IMAGE",
         "log replay IMAGE",
+        #[cfg(feature = "bench")]
         "crash-test --list",
         "completions bash",
         "mkfs -f IMAGE",

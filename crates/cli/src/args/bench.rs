@@ -1,5 +1,6 @@
-//! The arguments of `bench`.
+//! The arguments of `bench` and `crash-test`.
 
+use super::parse_threads;
 use clap::Args;
 use std::path::PathBuf;
 use xfskit_bench::Experiment;
@@ -60,4 +61,57 @@ pub struct BenchArgs {
     /// Memory for metadata, in this process [default: a quarter of the machine's, at least 256M; for whiteout 256M]
     #[arg(long, value_name = "SIZE")]
     pub cache: Option<String>,
+}
+
+/// Arguments of `crash-test`.
+#[derive(Debug, Args)]
+pub struct CrashTestArgs {
+    /// Show the workloads
+    #[arg(long)]
+    pub list: bool,
+    /// Only this workload; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub workload: Vec<String>,
+    /// Seed of the first run
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Runs of each workload, each with the next seed [default: 1, or as many as --total and --seconds allow]
+    #[arg(long, value_name = "N")]
+    pub runs: Option<u64>,
+    /// States to explore in each run, about
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub states: u64,
+    /// Begin no run after so many states in all
+    #[arg(long, value_name = "N")]
+    pub total: Option<u64>,
+    /// At each cut with at most 15 sectors in flight, every state in which they may have been left
+    #[arg(long)]
+    pub exhaustive: bool,
+    /// Begin no state after so many seconds
+    #[arg(long, value_name = "N")]
+    pub seconds: Option<u64>,
+    /// Threads [default: one for each processor]
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
+    pub threads: Option<std::num::NonZeroUsize>,
+    /// Stop after so many states were found wrong
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub keep_going: usize,
+    /// Do one state again, as a failure names it
+    #[arg(long, value_name = "CUT[/CUT]")]
+    pub state: Option<String>,
+    /// With --state: the run's device failed from this write or flush on
+    #[arg(long, value_name = "N", requires = "state")]
+    pub fail_from: Option<u64>,
+    /// With --state: the place of an error tag failed
+    #[arg(long, value_name = "NAME[:NTH]", requires = "state")]
+    pub errortag: Option<String>,
+    /// With --state: the state is read from a device that lies, as a failure names it
+    #[arg(long, value_name = "LIE", requires = "state")]
+    pub lie: Option<String>,
+    /// With --state: one place of the run's device failed, as a failure names it
+    #[arg(long, value_name = "PLACE", requires = "state", conflicts_with = "lie")]
+    pub bad_place: Option<String>,
+    /// With --state: write the image as the cut left it to a file
+    #[arg(long, value_name = "FILE", requires = "state")]
+    pub save: Option<PathBuf>,
 }

@@ -2,16 +2,16 @@
 
 use crate::args::BenchArgs;
 use crate::exit::Usage;
-use crate::progress::BenchBar;
 use crate::screen::{say, say_part};
 use crate::text::{parse_size, short_time_string};
 use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use xfskit::volume::{Environment, SystemEnvironment};
-use xfskit_bench::{Against, Measured, Options, Report};
+use xfskit_bench::{Against, Measured, Options, Report, Watch};
 
 type Write = fn(&Report) -> Result<String>;
 
@@ -85,4 +85,43 @@ fn options(args: &BenchArgs) -> Result<Options> {
         command: format!("xfskit {}", words.join(" ")),
         date: now,
     })
+}
+
+/// The number of operations of a measurement.
+struct BenchBar {
+    operations: ProgressBar,
+    stop: Arc<AtomicBool>,
+}
+
+impl BenchBar {
+    /// A bar; the measurement ends early when `stop` is set.
+    fn new(stop: Arc<AtomicBool>) -> Self {
+        // Is drawn on terminals only.
+        let operations = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template("{msg:40!} {wide_bar} {pos}/{len} {elapsed}");
+        operations.set_style(style.expect("the template is right"));
+        Self { operations, stop }
+    }
+}
+
+impl Drop for BenchBar {
+    fn drop(&mut self) {
+        self.operations.finish_and_clear();
+    }
+}
+
+impl Watch for BenchBar {
+    fn begin(&self, what: &str, operations: u64) {
+        self.operations.set_length(operations);
+        self.operations.set_position(0);
+        self.operations.set_message(what.to_owned());
+    }
+
+    fn advance(&self, operations: u64) {
+        self.operations.inc(operations);
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
 }

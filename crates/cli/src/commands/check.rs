@@ -29,6 +29,7 @@ const CLAP_USAGE: i32 = 2;
 /// Prints what is wrong with the arguments. Returns the exit code, which for this command differs from that of others.
 pub fn usage_code(mut error: clap::Error) -> ExitCode {
     correct_tip(&mut error);
+    name_the_build(&mut error);
     let printed = error.print().and_then(|()| end());
     let is_check =
         std::env::args_os().skip(1).find(|argument| argument != "--json").is_some_and(|first| first == "check");
@@ -70,6 +71,21 @@ fn correct_tip(error: &mut clap::Error) {
         Some((.., tip)) => error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![(*tip).into()])),
         None => error.remove(ContextKind::Suggested),
     };
+}
+
+/// Commands that only a build with the feature `bench` has.
+const MEASURING: [&str; 2] = ["bench", "crash-test"];
+const WITH_MEASURING: &str = "it is in builds that measure: 'cargo install xfskit-cli --features bench', or in \
+                              the source 'make bench' and 'make crash'";
+
+/// A command that this build leaves out is not taken for a slip of another one's name.
+fn name_the_build(error: &mut clap::Error) {
+    if let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand)
+        && MEASURING.contains(&name.as_str())
+    {
+        error.remove(ContextKind::SuggestedSubcommand);
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![WITH_MEASURING.into()]));
+    }
 }
 
 /// Runs the command.

@@ -1,10 +1,12 @@
 //! One file for each group of commands.
 
 pub mod admin;
+#[cfg(feature = "bench")]
 pub mod bench;
 pub mod check;
 pub mod contents;
 pub mod copy;
+#[cfg(feature = "bench")]
 pub mod crash_test;
 pub mod export;
 pub mod files;

@@ -17,7 +17,9 @@ mod server;
 mod service;
 
 pub(crate) use connection::Connection;
-pub use options::{MountSettings, parse_engine, parse_logging};
+#[cfg(feature = "bench")]
+pub use options::parse_engine;
+pub use options::{MountSettings, parse_logging};
 
 use crate::args::MountArgs;
 use crate::exit::Reported;

@@ -257,11 +257,8 @@ impl<'p> Window<'p> {
         let wrong = |e: Box<Corruption>| e.at(self.place.address(self.lsn(newest).block()));
         verify_header(&header, uuid_for(&header, uuid), log_bytes).map_err(wrong)?;
         if newest + record_blocks(&header) as usize != record_end {
-            let found = format_args!(
-                "{} blocks, and the next one starts after {}",
-                record_blocks(&header),
-                record_end - newest
-            );
+            let (blocks, apart) = (record_blocks(&header), record_end - newest);
+            let found = format!("{blocks} blocks, and the next one starts after {apart}");
             return Err(wrong(Corruption::new("log record", "it ends where the next one starts").found(found)).into());
         }
         Ok(Some(newest))

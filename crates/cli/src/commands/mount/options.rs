@@ -131,11 +131,11 @@ impl MountSettings {
     }
 }
 
-/// Options of the engine that every command which writes an image may take: how it logs and updates attributes, and
-/// where it is made to fail.
+/// Options of the engine that a measurement may take: how it logs and updates attributes, and where it is made to fail.
 ///
 /// # Errors
 /// [`Usage`] with the option.
+#[cfg(feature = "bench")]
 pub fn parse_engine(lists: &[String]) -> Result<MountOptions, Usage> {
     let mut engine = MountOptions::default();
     for option in lists.iter().flat_map(|list| list.split(',')).filter(|option| !option.is_empty()) {
@@ -149,6 +149,7 @@ pub fn parse_engine(lists: &[String]) -> Result<MountOptions, Usage> {
     Ok(engine)
 }
 
+#[cfg(feature = "bench")]
 const ENGINE: &str = "larp=always|never, attrpath=fast|general|intents, nofastpath, nowhiteout, noknownabsent, wsync, \
                       discard, nodiscard and errortag=NAME[:PASS]";
 
