@@ -48,7 +48,7 @@ impl Replay<'_> {
         }
         block.log_type = Some(logged.kind());
         block.lsn = block.lsn.max(lsn);
-        if logged.kind() == buffer_type::SUPERBLOCK && address == DiskAddress(0) {
+        if logged.kind() == buffer_type::SUPERBLOCK {
             // A mount that starts to keep quotas logs the superblock first.
             self.has_quota |= self.blocks.take_superblock()?.has_quota();
         }
@@ -103,7 +103,6 @@ impl Blocks {
         let geometry = Geometry::new(&superblock);
         let old = &self.geometry;
         let same_place = geometry.block_log == old.block_log
-            && geometry.sector_log == old.sector_log
             && geometry.inode_log == old.inode_log
             && geometry.ag_blocks == old.ag_blocks
             && geometry.log_start == old.log_start
