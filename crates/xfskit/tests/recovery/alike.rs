@@ -6,7 +6,11 @@ use rustix::fs::{FallocateFlags, XattrFlags};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use xfskit::journal::RecoveryReport;
+use std::sync::Arc;
+use xfskit::device::{Access, FileDevice};
+use xfskit::journal::{LogState, RecoveryReport};
+use xfskit::ondisk::Lsn;
+use xfskit::open::FoundLog;
 use xfskit::volume::MountOptions;
 use xfskit_testkit::{Reference, Scratch, kernel_mount_with};
 
@@ -29,6 +33,7 @@ pub fn recovered_alike(reference: &Reference, scratch: &Scratch, image: &Path) -
     let [ours, theirs] = ["ours", "theirs"].map(|name| image.copy(scratch, name));
     let fs = ours.open(MountOptions::default()).unwrap_or_else(|error| panic!("{error}"));
     let report = fs.mount().recovery.clone().expect("a dirty log");
+    assert_eq!((report.tail, report.head, report.bytes), live_part(&image.data));
     let geometry = &fs.mount().geometry;
     let start =
         geometry.fs_block_address(geometry.log_start.expect("a log inside")).expect("its place").bytes() as usize;
@@ -45,6 +50,16 @@ pub fn recovered_alike(reference: &Reference, scratch: &Scratch, image: &Path) -
         assert!(!differs, "sector {index} is\n{}\nand the kernel's is\n{}", our.escape_ascii(), their.escape_ascii());
     }
     Some(Alike { bytes: ours, report })
+}
+
+/// Where the log of a crash image starts and ends, and its bytes between them, in a log that has not wrapped.
+fn live_part(image: &Path) -> (Lsn, Lsn, u64) {
+    let device = FileDevice::open(image, Access::Read).expect("an image");
+    let log = FoundLog::find(Arc::new(device), None).expect("a log");
+    let LogState::Dirty { tail } = log.state else { panic!("a clean log") };
+    let head = log.head.next;
+    assert_eq!(tail.cycle(), head.cycle());
+    (tail, head, u64::from(head.block() - tail.block()) * SECTOR as u64)
 }
 
 /// A file of `count` blocks with holes between them, so that its map has as many extents. The first byte is `contents`.

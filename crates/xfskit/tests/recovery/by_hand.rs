@@ -7,8 +7,8 @@ use xfskit::device::{Access, FileDevice};
 use xfskit::journal::replay::{Gatherer, Keep, LogTransaction};
 use xfskit::journal::{LogState, RecordReader};
 use xfskit::ondisk::log_record::{
-    CLIENT_TRANSACTION, OperationHeader, RecordFields, TransactionHeader, header_sectors, operation_flags as flags,
-    seal_record,
+    CLIENT_TRANSACTION, HEADER_COVERS_BYTES, OperationHeader, RecordFields, TransactionHeader, header_sectors,
+    operation_flags as flags, seal_record,
 };
 use xfskit::ondisk::logged::buffer::{BufferFormat, CHUNK_BYTES, FORMAT_BYTES};
 use xfskit::ondisk::{BASIC_BLOCK_BYTES, DiskAddress, Lsn};
@@ -27,9 +27,12 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Adds an operation.
+    /// Adds an operation, in a new record if it does not fit.
     pub fn operation(&mut self, id: u32, flags: u8, payload: &[u8]) {
         let header = OperationHeader::new(id, payload.len(), CLIENT_TRANSACTION, flags);
+        if self.data.len() + size_of::<OperationHeader>() + payload.len() > HEADER_COVERS_BYTES {
+            self.end_record();
+        }
         self.data.extend_from_slice(header.as_bytes());
         self.data.extend_from_slice(payload);
         self.operations += 1;

@@ -446,4 +446,30 @@ mod tests {
             assert_eq!(contents, [number as u8]);
         }
     }
+
+    /// A block that was written unstamped goes on with its type and LSN where it is read again, unless the place has
+    /// another length by now; what is not read again is stamped at the end.
+    #[test]
+    fn blocks_that_were_written_unstamped_are_continued() {
+        let (device, mut blocks) = blocks();
+        let address = DiskAddress(800);
+        let unstamp = |blocks: &mut Blocks| {
+            let block = blocks.make(address, vec![7; 4096]).unwrap();
+            (block.log_type, block.lsn) = (Some(buffer_type::INODES), Lsn(5));
+            blocks.write_unstamped().unwrap();
+            assert_eq!((blocks.bytes, blocks.unstamped.len()), (0, 1));
+        };
+        unstamp(&mut blocks);
+        let block = blocks.read(address, 4096).unwrap();
+        assert_eq!((block.device_lsn, block.log_type, block.lsn), (None, Some(buffer_type::INODES), Lsn(5)));
+        assert!(blocks.unstamped.is_empty());
+        assert_eq!(blocks.write_piece(address).unwrap(), Lsn(5));
+        assert_eq!(blocks.bytes, 0);
+        unstamp(&mut blocks);
+        assert_eq!(blocks.read(address, 512).unwrap().log_type, None);
+        unstamp(&mut blocks);
+        let (writes, unstamped) = (device.writes.lock().unwrap().len(), blocks.all_unstamped());
+        blocks.finish_unstamped(address, &unstamped[&address.0]).unwrap();
+        assert_eq!((blocks.written, device.writes.lock().unwrap().len()), (1, writes + 1));
+    }
 }

@@ -75,7 +75,8 @@ fn replay_unlinked_links(inode_log: u8, block: &mut Block, parts: &[(usize, &[u8
         for index in offset >> inode_log..end.div_ceil(1 << inode_log) {
             let start = index << inode_log;
             let at = start + INODE_NEXT_UNLINKED_OFFSET;
-            if at < *offset || at + 4 > end || index >= block.slots.len() {
+            // A part that begins in front of a link contains it, for parts are 128 bytes or more of them.
+            if at < *offset || index >= block.slots.len() {
                 continue;
             }
             let link = &part[at - offset..at - offset + 4];

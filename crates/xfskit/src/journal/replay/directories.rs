@@ -139,7 +139,7 @@ mod tests {
     /// Beside a list of all blocks.
     #[test]
     fn a_block_is_found_in_the_extent_that_contains_it() {
-        let image = TestImage::new(300, &[('b', "size=1024"), ('n', "size=8192")]);
+        let image = TestImage::new(300, &[('b', "size=2048"), ('n', "size=8192")]);
         let geometry = Arc::clone(&image.mount().geometry);
         let blocks = Blocks::new(Arc::clone(&image.device) as _, Arc::clone(&geometry), |_| None, 0..0);
         let (mut by_address, mut expected) = (ByAddress::new(), BTreeMap::new());

@@ -51,16 +51,15 @@ impl Replay<'_> {
         }
         let forks = [(InodeFields::DATA_OWNER, ForkKind::Data), (InodeFields::ATTR_OWNER, ForkKind::Attr)];
         for (_, fork) in forks.into_iter().filter(|(field, _)| logged.fields.contains(*field)) {
-            self.change_owner(lsn, &logged, fork)?;
+            self.change_owner(lsn, &logged, bytes, fork)?;
         }
         Ok(if is_newer { ItemOutcome::Skipped } else { ItemOutcome::Replayed })
     }
 
     /// Gives the blocks of a fork's btree their new owner, after an exchange of whole forks. They are changed even if
-    /// the inode on the device is newer, for the blocks may be older.
-    fn change_owner(&mut self, lsn: Lsn, logged: &LoggedInode<'_>, fork: ForkKind) -> Result<()> {
+    /// the inode on the device is newer, for the blocks may be older. `bytes` is the length of the inode's cluster.
+    fn change_owner(&mut self, lsn: Lsn, logged: &LoggedInode<'_>, bytes: usize, fork: ForkKind) -> Result<()> {
         let geometry = Arc::clone(&self.blocks.geometry);
-        let bytes = usize::from(logged.basic_blocks) * BASIC_BLOCK_BYTES;
         let slot = &self.blocks.read(logged.address, bytes)?.bytes[logged.offset..][..geometry.inode_bytes()];
         let (format, fork) = fork_of(slot, fork);
         // A smaller fork, or the inode is free by now.
