@@ -3,10 +3,13 @@
 
 mod afterwards;
 mod again;
+mod alike;
+mod by_hand;
 mod device;
 mod formatted;
 mod kernel;
 mod links;
 mod pieces;
 mod quota;
+mod replayed;
 mod workload;

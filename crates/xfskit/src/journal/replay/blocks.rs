@@ -189,8 +189,8 @@ impl Blocks {
         let (crc, lsn) = (kind.crc_offset?, kind.lsn_offset?);
         let whole = checksum_matches(bytes, crc) && (kind.verify)(&self.geometry, address, bytes).is_ok();
         let lsn = bytes.get(lsn..lsn + 8)?.try_into().map(u64::from_be_bytes).ok()?;
-        // Blocks that are written without the journal carry no valid LSN.
-        (whole && lsn != 0 && lsn != u64::MAX).then_some(Lsn(lsn))
+        // Blocks that are written without the journal carry no valid LSN: -1, or 0, which is older than any.
+        (whole && lsn != u64::MAX).then_some(Lsn(lsn))
     }
 
     /// Between two items: if memory runs short, writes all blocks, except those that may be pieces of directory blocks.
@@ -361,4 +361,115 @@ pub(super) fn inode_at(geometry: &Geometry, address: DiskAddress, index: usize) 
     let within_block = bytes & ((1 << geometry.block_log) - 1);
     let first = geometry.first_inode_of_block(block);
     geometry.inode_number(ag, xfskit_ondisk::AgInode(first.0 + (within_block >> geometry.inode_log) as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_image::{Random, TestImage};
+    use std::io;
+    use std::sync::Mutex;
+
+    /// Notes where each write starts and how long it is.
+    struct Writes {
+        below: Arc<dyn BlockDevice>,
+        writes: Mutex<Vec<(u64, usize)>>,
+    }
+
+    impl BlockDevice for Writes {
+        fn size_bytes(&self) -> u64 {
+            self.below.size_bytes()
+        }
+
+        fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+            self.below.read(offset, buffer)
+        }
+
+        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+            self.writes.lock().unwrap().push((offset, data.len()));
+            self.below.write(offset, data)
+        }
+
+        fn flush(&self) -> io::Result<()> {
+            self.below.flush()
+        }
+    }
+
+    fn blocks() -> (Arc<Writes>, Blocks) {
+        let image = TestImage::new(64, &[]);
+        let geometry = Arc::clone(&image.mount().geometry);
+        let device = Arc::new(Writes { below: Arc::clone(&image.device) as _, writes: Mutex::default() });
+        (Arc::clone(&device), Blocks::new(device, geometry, |_| None, 0..0))
+    }
+
+    /// Beside a list of the places that are in memory.
+    #[test]
+    fn a_block_drives_out_those_that_it_overlaps() {
+        let (_, mut blocks) = blocks();
+        let (mut model, mut random) = (BTreeMap::new(), Random::new(1));
+        for _ in 0..5000 {
+            let (address, sectors) = (random.below(256), [1, 2, 8, 16, 64][random.below(5) as usize]);
+            let bytes = sectors as usize * BASIC_BLOCK_BYTES;
+            if random.below(2) == 0 {
+                blocks.read(DiskAddress(address), bytes).unwrap();
+            } else {
+                blocks.make(DiskAddress(address), vec![0; bytes]).unwrap();
+            }
+            model.retain(|start, length| *start + *length <= address || address + sectors <= *start);
+            model.insert(address, sectors);
+            let in_memory = blocks.blocks.iter().map(|(start, block)| (*start, block.bytes.len() as u64 / 512));
+            assert_eq!(in_memory.collect::<BTreeMap<_, _>>(), model);
+            assert_eq!(blocks.bytes as u64, model.values().sum::<u64>() * 512);
+        }
+    }
+
+    /// Neighbours are written together, up to a MiB at a time.
+    #[test]
+    fn blocks_are_written_in_runs() {
+        const BLOCK: usize = 4096;
+        let (device, mut blocks) = blocks();
+        // In blocks: a run from the start of the device, two that are cut, and one that ends with an unchanged block.
+        let runs = [(0, 3), (4, 256), (300, 600), (1000, 2), (1003, 1)];
+        for number in runs.iter().flat_map(|&(start, count)| start..start + count) {
+            let block = blocks.make(DiskAddress(number * 8), vec![number as u8; BLOCK]).unwrap();
+            block.log_type = Some(buffer_type::INODES);
+        }
+        blocks.read(DiskAddress(1002 * 8), BLOCK).unwrap();
+        blocks.write_all().unwrap();
+        let written = device.writes.lock().unwrap().clone();
+        let expected = [(0, 3), (4, 256), (300, 256), (556, 256), (812, 88), (1000, 2), (1003, 1)];
+        assert_eq!(written, expected.map(|(start, count)| (start * BLOCK as u64, count as usize * BLOCK)));
+        assert_eq!((blocks.written, blocks.bytes, blocks.blocks.len()), (862, 0, 0));
+        let mut contents = [0];
+        for number in runs.iter().flat_map(|&(start, count)| start..start + count) {
+            device.read(number * BLOCK as u64 + 5, &mut contents).unwrap();
+            assert_eq!(contents, [number as u8]);
+        }
+    }
+
+    /// A block that was written unstamped goes on with its type and LSN where it is read again, unless the place has
+    /// another length by now; what is not read again is stamped at the end.
+    #[test]
+    fn blocks_that_were_written_unstamped_are_continued() {
+        let (device, mut blocks) = blocks();
+        let address = DiskAddress(800);
+        let unstamp = |blocks: &mut Blocks| {
+            let block = blocks.make(address, vec![7; 4096]).unwrap();
+            (block.log_type, block.lsn) = (Some(buffer_type::INODES), Lsn(5));
+            blocks.write_unstamped().unwrap();
+            assert_eq!((blocks.bytes, blocks.unstamped.len()), (0, 1));
+        };
+        unstamp(&mut blocks);
+        let block = blocks.read(address, 4096).unwrap();
+        assert_eq!((block.device_lsn, block.log_type, block.lsn), (None, Some(buffer_type::INODES), Lsn(5)));
+        assert!(blocks.unstamped.is_empty());
+        assert_eq!(blocks.write_piece(address).unwrap(), Lsn(5));
+        assert_eq!(blocks.bytes, 0);
+        unstamp(&mut blocks);
+        assert_eq!(blocks.read(address, 512).unwrap().log_type, None);
+        unstamp(&mut blocks);
+        let (writes, unstamped) = (device.writes.lock().unwrap().len(), blocks.all_unstamped());
+        blocks.finish_unstamped(address, &unstamped[&address.0]).unwrap();
+        assert_eq!((blocks.written, device.writes.lock().unwrap().len()), (1, writes + 1));
+    }
 }

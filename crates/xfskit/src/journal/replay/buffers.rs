@@ -48,7 +48,7 @@ impl Replay<'_> {
         }
         block.log_type = Some(logged.kind());
         block.lsn = block.lsn.max(lsn);
-        if logged.kind() == buffer_type::SUPERBLOCK && address == DiskAddress(0) {
+        if logged.kind() == buffer_type::SUPERBLOCK {
             // A mount that starts to keep quotas logs the superblock first.
             self.has_quota |= self.blocks.take_superblock()?.has_quota();
         }
@@ -75,7 +75,8 @@ fn replay_unlinked_links(inode_log: u8, block: &mut Block, parts: &[(usize, &[u8
         for index in offset >> inode_log..end.div_ceil(1 << inode_log) {
             let start = index << inode_log;
             let at = start + INODE_NEXT_UNLINKED_OFFSET;
-            if at < *offset || at + 4 > end || index >= block.slots.len() {
+            // A part that begins in front of a link contains it, for parts are 128 bytes or more of them.
+            if at < *offset || index >= block.slots.len() {
                 continue;
             }
             let link = &part[at - offset..at - offset + 4];
@@ -103,7 +104,6 @@ impl Blocks {
         let geometry = Geometry::new(&superblock);
         let old = &self.geometry;
         let same_place = geometry.block_log == old.block_log
-            && geometry.sector_log == old.sector_log
             && geometry.inode_log == old.inode_log
             && geometry.ag_blocks == old.ag_blocks
             && geometry.log_start == old.log_start

@@ -129,3 +129,30 @@ impl Blocks {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_image::TestImage;
+    use xfskit_ondisk::FileBlock;
+
+    /// Beside a list of all blocks.
+    #[test]
+    fn a_block_is_found_in_the_extent_that_contains_it() {
+        let image = TestImage::new(300, &[('b', "size=2048"), ('n', "size=8192")]);
+        let geometry = Arc::clone(&image.mount().geometry);
+        let blocks = Blocks::new(Arc::clone(&image.device) as _, Arc::clone(&geometry), |_| None, 0..0);
+        let (mut by_address, mut expected) = (ByAddress::new(), BTreeMap::new());
+        for (inode, file_block, block, count) in [(131, 8, 1000, 3), (132, 0, 1003, 1), (131, 11, 1010, 16)] {
+            let extent = Extent { file_block: FileBlock(file_block), block: FsBlock(block), count, unwritten: false };
+            by_address.insert(geometry.fs_block_address(extent.block).unwrap().0, (InodeNumber(inode), extent));
+            for n in 0..count {
+                expected.insert(block + n, (InodeNumber(inode), file_block + n));
+            }
+        }
+        for block in 990..1040 {
+            let address = geometry.fs_block_address(FsBlock(block)).unwrap();
+            assert_eq!(blocks.file_block_at(&by_address, address), expected.get(&block).copied(), "block {block}");
+        }
+    }
+}

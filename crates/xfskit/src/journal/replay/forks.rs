@@ -110,3 +110,83 @@ impl Blocks {
         Ok(list)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::space::cluster::locate;
+    use crate::test_image::TestImage;
+    use crate::volume::{Caller, MountOptions, NewFile, Volume};
+    use xfskit_device::BlockDevice;
+
+    /// Beside the map that the engine reads: forks in the inode and trees of one level and of two, with counters of
+    /// both sizes.
+    #[test]
+    fn maps_of_files_are_those_of_the_engine() {
+        for large_counters in ["nrext64=1", "nrext64=0,exchange=0"] {
+            let image = TestImage::new(300, &[('b', "size=1024"), ('n', "parent=0"), ('i', large_counters)]);
+            let open = || Volume::open(Arc::clone(&image.device) as _, MountOptions::default()).unwrap();
+            let fs = open();
+            let geometry = Arc::clone(&fs.mount().geometry);
+            let make = |count: u64| {
+                let name = format!("file of {count} pieces");
+                let file = fs.create(fs.root(), name.as_bytes(), &NewFile::file(0o644), &Caller::root()).unwrap().inode;
+                for n in 0..count {
+                    fs.write_at(file, n * 4096, &[7; 1024 * 2]).unwrap();
+                }
+                file
+            };
+            let files = [0, 1, 2, 8, 200, 3000].map(|count| (make(count), count));
+            fs.unmount().unwrap();
+            let fs = open();
+            for (file, count) in files {
+                let (address, offset) = locate(&geometry, file).unwrap();
+                let mut slot = vec![0; geometry.inode_bytes()];
+                image.device.read(address.bytes() + offset as u64, &mut slot).unwrap();
+                let mut blocks = Blocks::new(Arc::clone(&image.device) as _, Arc::clone(&geometry), |_| None, 0..0);
+                let mut found = blocks.data_extents(file, &slot).unwrap();
+                found.sort_by_key(|extent| extent.file_block);
+                let place = |extent: &Extent| {
+                    let disk = geometry.fs_block_address(extent.block).unwrap().bytes();
+                    (extent.file_block.0 << 10, extent.count << 10, disk)
+                };
+                let expected = fs.file_extents(file).unwrap();
+                assert_eq!(
+                    found.iter().map(place).collect::<Vec<_>>(),
+                    expected.iter().map(|extent| (extent.offset, extent.length, extent.disk)).collect::<Vec<_>>()
+                );
+                assert_eq!(found.len() as u64, count);
+            }
+            fs.unmount().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_tree_has_blocks_of_its_own_kind_level_and_number() {
+        let image = TestImage::new(64, &[]);
+        let geometry = Arc::clone(&image.mount().geometry);
+        let visited = |magic: u32, level: u16, children: &[u64]| {
+            let mut blocks = Blocks::new(Arc::clone(&image.device) as _, Arc::clone(&geometry), |_| None, 0..0);
+            for child in [1000, 1001] {
+                let mut bytes = vec![0; geometry.block_bytes()];
+                bytes[..4].copy_from_slice(&magic.to_be_bytes());
+                bytes[4..6].copy_from_slice(&level.to_be_bytes());
+                blocks.make(geometry.fs_block_address(FsBlock(child)).unwrap(), bytes).unwrap();
+            }
+            // A root of one level, with room for three pointers.
+            let mut root = vec![0; 4 + 3 * 16];
+            root[1] = 1;
+            root[3] = children.len() as u8;
+            for (child, place) in children.iter().zip(root[4 + 3 * 8..].chunks_exact_mut(8)) {
+                place.copy_from_slice(&child.to_be_bytes());
+            }
+            let mut count = 0;
+            blocks.visit_tree(InodeNumber(131), &root, &mut |_, _| count += 1).map(|()| count)
+        };
+        assert_eq!(visited(BMBT_MAGIC, 0, &[1000, 1001]).unwrap(), 2);
+        assert_eq!(visited(BMBT_MAGIC, 0, &[1001]).unwrap(), 1);
+        assert!(visited(BMBT_MAGIC, 1, &[1000]).is_err());
+        assert!(visited(BMBT_MAGIC + 1, 0, &[1000]).is_err());
+        assert!(visited(BMBT_MAGIC, 0, &[u64::MAX >> 12]).is_err());
+    }
+}

@@ -50,19 +50,19 @@ impl Replay<'_> {
             self.blocks.set_torn(logged.address, index, false);
         }
         let forks = [(InodeFields::DATA_OWNER, ForkKind::Data), (InodeFields::ATTR_OWNER, ForkKind::Attr)];
-        for (_, fork) in forks.into_iter().filter(|(field, _)| mode != 0 && logged.fields.contains(*field)) {
-            self.change_owner(lsn, &logged, fork)?;
+        for (_, fork) in forks.into_iter().filter(|(field, _)| logged.fields.contains(*field)) {
+            self.change_owner(lsn, &logged, bytes, fork)?;
         }
         Ok(if is_newer { ItemOutcome::Skipped } else { ItemOutcome::Replayed })
     }
 
     /// Gives the blocks of a fork's btree their new owner, after an exchange of whole forks. They are changed even if
-    /// the inode on the device is newer, for the blocks may be older.
-    fn change_owner(&mut self, lsn: Lsn, logged: &LoggedInode<'_>, fork: ForkKind) -> Result<()> {
+    /// the inode on the device is newer, for the blocks may be older. `bytes` is the length of the inode's cluster.
+    fn change_owner(&mut self, lsn: Lsn, logged: &LoggedInode<'_>, bytes: usize, fork: ForkKind) -> Result<()> {
         let geometry = Arc::clone(&self.blocks.geometry);
-        let bytes = usize::from(logged.basic_blocks) * BASIC_BLOCK_BYTES;
         let slot = &self.blocks.read(logged.address, bytes)?.bytes[logged.offset..][..geometry.inode_bytes()];
         let (format, fork) = fork_of(slot, fork);
+        // A smaller fork, or the inode is free by now.
         if format != FORMAT_BTREE {
             return Ok(());
         }
@@ -106,5 +106,5 @@ fn device_lsn(slot: &[u8]) -> Option<Lsn> {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&slot[INODE_LSN_OFFSET..INODE_LSN_OFFSET + 8]);
     let lsn = u64::from_be_bytes(bytes);
-    (lsn != 0 && lsn != u64::MAX).then_some(Lsn(lsn))
+    (lsn != u64::MAX).then_some(Lsn(lsn))
 }

@@ -100,3 +100,38 @@ impl PendingIntents {
         self.list.into_values().map(Arc::new).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::replay::LogTransaction;
+
+    /// The numbers of `XFS_LI_EFI` to `XFS_LI_XMD` in the kernel's `xfs_log_format.h`, each intent with its done item.
+    const PAIRS: [(u16, u16); 6] =
+        [(0x1236, 0x1237), (0x1240, 0x1241), (0x1242, 0x1243), (0x1244, 0x1245), (0x1246, 0x1247), (0x1248, 0x1249)];
+
+    fn format(kind: u16, id: u64) -> Vec<Vec<u8>> {
+        vec![[&kind.to_le_bytes()[..], &[1, 0, 0, 0, 0, 0], &id.to_le_bytes()].concat()]
+    }
+
+    #[test]
+    fn a_done_item_takes_off_the_intent_of_its_type_and_number() {
+        for (intent, done) in PAIRS {
+            let mut pending = PendingIntents::default();
+            let log =
+                LogTransaction::made_up(Lsn(1), PAIRS.iter().flat_map(|(kind, _)| [1, 2].map(|id| format(*kind, id))));
+            for item in log.items() {
+                assert!(matches!(role(item.item_type()), Some(Role::Intent)));
+                pending.add(Lsn(1), item).unwrap();
+            }
+            let Some(Role::Done(of)) = role(done) else { panic!("{done:#x} is no done item") };
+            assert_eq!(of, intent);
+            pending.finish(of, 2);
+            pending.finish(of, 3);
+            let left: Vec<_> = pending.into_list().iter().map(|intent| (intent.item_type, intent.id)).collect();
+            let all = PAIRS.iter().flat_map(|(kind, _)| [(*kind, 1), (*kind, 2)]);
+            assert_eq!(left, all.filter(|found| *found != (intent, 2)).collect::<Vec<_>>());
+        }
+        assert!([0x1234, 0x123b, 0x123c, 0x124a].into_iter().all(|kind| role(kind).is_none()));
+    }
+}

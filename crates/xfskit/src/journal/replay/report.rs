@@ -95,3 +95,39 @@ impl fmt::Display for RecoveryReport {
         torn(f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_counts_one_and_many() {
+        let none = RecoveryReport::default();
+        let nothing = "replayed 0 transactions from 0 KiB of journal: 0 items replayed, 0 skipped (disk already newer), \
+                       0 skipped (block freed later), 0 blocks written";
+        assert_eq!(none.to_string(), nothing);
+        let mut one = RecoveryReport { transactions: 1, records: 1, bytes: 2048, blocks_written: 1, ..none.clone() };
+        one.intents = 1;
+        for outcome in [ItemOutcome::Replayed, ItemOutcome::Passed] {
+            one.count(outcome);
+        }
+        let text = "replayed 1 transaction from 2 KiB of journal: 1 item replayed, 0 skipped (disk already newer), \
+                    0 skipped (block freed later), 1 block written, 1 operation to finish";
+        assert_eq!(one.to_string(), text);
+        for outcome in [ItemOutcome::Skipped, ItemOutcome::Cancelled, ItemOutcome::Cancelled] {
+            one.count(outcome);
+        }
+        let many = RecoveryReport { transactions: 2, replayed: 2, blocks_written: 2, intents: 2, ..one };
+        let text = "replayed 2 transactions from 2 KiB of journal: 2 items replayed, 1 skipped (disk already newer), \
+                    2 skipped (block freed later), 2 blocks written, 2 operations to finish";
+        assert_eq!(many.to_string(), text);
+        // Records that are not whole, behind a journal with something to replay, behind a clean one, and behind one
+        // with nothing but the rest of a transaction.
+        let torn = ", 2 KiB behind its end are no whole record and count as never written";
+        assert_eq!(RecoveryReport { torn_bytes: 1025, ..many.clone() }.to_string(), format!("{many}{torn}"));
+        let clean = RecoveryReport { torn_bytes: 2048, ..none.clone() };
+        assert_eq!(clean.to_string(), format!("the journal had nothing to replay{torn}"));
+        let rest = RecoveryReport { torn_bytes: 2048, records: 1, ..none };
+        assert_eq!(rest.to_string(), format!("{nothing}{torn}"));
+    }
+}

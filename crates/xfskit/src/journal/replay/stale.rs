@@ -61,3 +61,93 @@ fn clear_run(place: &LogArea, uuid: &[u8; 16], blocks: Range<u32>, cycle: u32, t
     place.device.write(offset, stale).map_err(|source| Error::Io { offset, source })?;
     Ok(true)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::head::RecordOwner;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use xfskit_device::{BlockDevice, MemoryDevice};
+
+    const SECTORS: u32 = 10_000;
+    const OFFSET: u64 = 8192;
+
+    struct Flushes(MemoryDevice, AtomicUsize);
+
+    impl BlockDevice for Flushes {
+        fn size_bytes(&self) -> u64 {
+            self.0.size_bytes()
+        }
+
+        fn read(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<()> {
+            self.0.read(offset, buffer)
+        }
+
+        fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
+            assert_eq!(self.1.load(Ordering::Relaxed), 0, "a write that is not flushed");
+            self.0.write(offset, data)
+        }
+
+        fn flush(&self) -> std::io::Result<()> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+    }
+
+    /// Clears a log whose head is at `head` of pass 3 and whose sectors `stale` are of another pass.
+    fn check(head: u32, tail: u32, stale: &[u32]) {
+        let pass = |block: u32| if block < head { 3u32 } else { 2 };
+        let mut bytes = vec![0x11; OFFSET as usize];
+        for block in 0..SECTORS {
+            let pass = if stale.contains(&block) { 9 } else { pass(block) };
+            bytes.extend([&pass.to_be_bytes()[..], &[0x22; 508]].concat());
+        }
+        bytes.extend([0x11; 8192]);
+        let device = Arc::new(Flushes(MemoryDevice::from_bytes(bytes.clone()), AtomicUsize::new(0)));
+        let place = LogArea { device: Arc::clone(&device) as _, offset: OFFSET, basic_blocks: SECTORS };
+        let next = Lsn::new(3, head);
+        let head_of_log =
+            LogHead { next, last_record_block: 0, record_bytes: 32768, owner: RecordOwner::Own, torn_blocks: 0 };
+        clear_stale_sectors(&place, &[5; 16], &head_of_log, Lsn::new(2, tail)).unwrap();
+        let free = if tail == head { SECTORS } else { (tail + SECTORS - head) % SECTORS };
+        let in_flight: Vec<u32> = (0..free.min(4096)).map(|n| (head + n) % SECTORS).collect();
+        let (mut wrong, mut changed) = (Vec::new(), 0);
+        let after = device.0.to_bytes();
+        for block in 0..SECTORS {
+            let at = OFFSET as usize + block as usize * 512;
+            let (old, new) = (&bytes[at..at + 512], &after[at..at + 512]);
+            changed += usize::from(old != new);
+            let is_right = if in_flight.contains(&block) {
+                sector_cycle(new) == pass(block)
+                    && (old == new || new[16..24] == Lsn::new(pass(block), block).0.to_be_bytes())
+            } else {
+                old == new
+            };
+            if !is_right {
+                wrong.push(block);
+            }
+        }
+        assert!(wrong.is_empty(), "head {head}, tail {tail}, stale {stale:?}: {wrong:?}");
+        assert!(after[..OFFSET as usize] == bytes[..OFFSET as usize] && after[after.len() - 8192..] == [0x11; 8192]);
+        let cleared: Vec<u32> = stale.iter().copied().filter(|block| in_flight.contains(block)).collect();
+        assert_eq!(device.1.load(Ordering::Relaxed), usize::from(!cleared.is_empty()));
+        assert!(changed >= cleared.len() && (changed > 0) == !cleared.is_empty());
+        // Only what is stale and what lies between is written.
+        if let (Some(first), Some(last)) = (cleared.first(), cleared.last())
+            && first >= &head
+        {
+            assert!(changed as u32 <= last - first + 1, "{changed}");
+        }
+    }
+
+    #[test]
+    fn sectors_that_may_have_been_in_flight_are_of_the_pass_before() {
+        for (head, tail) in [(2, 2), (100, 9000), (5000, 4000), (100, 1000), (7000, 6000), (9999, 50), (0, 0)] {
+            for stale in [&[][..], &[120], &[101, 300, 302, 999], &[5000, 5001], &[9000, 9999], &[0, 7], &[9999]] {
+                let stale: Vec<u32> = stale.iter().copied().filter(|block| *block >= head || head > 5000).collect();
+                check(head, tail, &stale);
+            }
+        }
+    }
+}

@@ -286,3 +286,70 @@ impl Open {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use xfskit_ondisk::log_record::{OperationHeader, TransactionHeader};
+    use zerocopy::IntoBytes;
+
+    const ID: u32 = 7;
+
+    fn add(gatherer: &mut Gatherer, flags: u8, payload: &[u8]) {
+        let header = OperationHeader::new(ID, payload.len(), CLIENT_TRANSACTION, flags);
+        let committed = gatherer.operation(Lsn(1), &Operation { header, payload }).unwrap();
+        assert!(committed.is_none());
+    }
+
+    /// Of a transaction without an end its whole items are left.
+    #[test]
+    fn the_rest_of_the_log_is_whole_items() {
+        let format = |regions: u8| [0x3c, 0x12, regions, 0, 0, 0, 0, 0];
+        // What follows an item of two regions, and the items and bytes that are left then.
+        type Operations<'a> = &'a [(u8, &'a [u8])];
+        let cases: [(Operations<'_>, usize, usize); 5] = [
+            (&[], 1, 12),
+            (&[(0, &format(1))], 2, 20),
+            (&[(0, &format(2))], 1, 12),
+            (&[(flags::CONTINUE, &[0x3c, 0x12])], 1, 12),
+            (&[(0, &format(3)), (0, &[1; 4]), (flags::CONTINUE, &[1; 4])], 1, 12),
+        ];
+        for (operations, items, bytes) in cases {
+            let mut gatherer = Gatherer::new(Keep::Contents);
+            add(&mut gatherer, flags::START, &[]);
+            add(&mut gatherer, 0, TransactionHeader::of_checkpoint(ID, 2).as_bytes());
+            add(&mut gatherer, 0, &format(2));
+            add(&mut gatherer, 0, &[9; 4]);
+            for (flags, payload) in operations {
+                add(&mut gatherer, *flags, payload);
+            }
+            assert_eq!(gatherer.uncommitted(), 1);
+            let rest: Vec<_> = gatherer.rest().collect();
+            assert_eq!(rest.iter().map(|left| (left.item_count(), left.bytes())).collect::<Vec<_>>(), [(items, bytes)]);
+            assert_eq!(rest[0].item(0).contents().collect::<Vec<_>>(), [[9; 4]]);
+        }
+    }
+
+    /// As by the kernel (`xlog_recover_add_to_trans`, `xlog_recover_process_trans`).
+    #[test]
+    fn headers_and_flags_that_make_no_sense_are_refused() {
+        let whole = TransactionHeader::of_checkpoint(ID, 2);
+        let other_magic = [&[0; 4], &whole.as_bytes()[4..]].concat();
+        for (flags, payload) in
+            [(0x40, &[][..]), (flags::COMMIT | flags::CONTINUE, &[]), (0, &other_magic), (0, &whole.as_bytes()[..12])]
+        {
+            let mut gatherer = Gatherer::new(Keep::Contents);
+            add(&mut gatherer, flags::START, &[]);
+            let header = OperationHeader::new(ID, payload.len(), CLIENT_TRANSACTION, flags);
+            assert!(gatherer.operation(Lsn(1), &Operation { header, payload }).is_err(), "{flags:#x}, {payload:?}");
+        }
+    }
+
+    #[test]
+    fn an_unmount_ends_what_is_open() {
+        let mut gatherer = Gatherer::new(Keep::Contents);
+        add(&mut gatherer, flags::START, &[]);
+        add(&mut gatherer, flags::UNMOUNT, &[]);
+        assert_eq!(gatherer.uncommitted(), 0);
+    }
+}
