@@ -11,5 +11,6 @@ mod kernel;
 mod links;
 mod pieces;
 mod quota;
+mod quota_items;
 mod replayed;
 mod workload;

@@ -407,7 +407,7 @@ fn items_have_their_turns() {
         copy_image(&base.path, &path);
         let mut journal = Journal::default();
         // There are no inodes yet, so the link is of a torn one, which the chunk replaces.
-        journal.transaction(6, &[links.clone()]);
+        journal.transaction(6, std::slice::from_ref(&links));
         journal.transaction(7, &items);
         journal.write(&path);
         let Some(alike) = recovered_alike(&reference, &scratch, &path) else { return };
@@ -436,7 +436,7 @@ fn a_chunk_that_was_freed_is_not_made() {
     let inodes: Vec<Item> = items.iter().filter(|item| is_of(item, item_type::INODE) && is_in(item)).cloned().collect();
     assert!(inodes.len() > 30, "{} inodes", inodes.len());
     let mut journal = Journal::default();
-    journal.transaction(7, &[chunk.clone()]);
+    journal.transaction(7, std::slice::from_ref(&chunk));
     journal.end_record();
     journal.transaction(8, &inodes);
     journal.end_record();

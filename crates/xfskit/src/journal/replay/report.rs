@@ -103,8 +103,8 @@ mod tests {
     #[test]
     fn a_report_counts_one_and_many() {
         let none = RecoveryReport::default();
-        let nothing = "replayed 0 transactions from 0 KiB of journal: 0 items replayed, 0 skipped (disk already newer), \
-                       0 skipped (block freed later), 0 blocks written";
+        let nothing = "replayed 0 transactions from 0 KiB of journal: 0 items replayed, \
+                       0 skipped (disk already newer), 0 skipped (block freed later), 0 blocks written";
         assert_eq!(none.to_string(), nothing);
         let mut one = RecoveryReport { transactions: 1, records: 1, bytes: 2048, blocks_written: 1, ..none.clone() };
         one.intents = 1;

@@ -132,7 +132,7 @@ mod tests {
         assert!(after[..OFFSET as usize] == bytes[..OFFSET as usize] && after[after.len() - 8192..] == [0x11; 8192]);
         let cleared: Vec<u32> = stale.iter().copied().filter(|block| in_flight.contains(block)).collect();
         assert_eq!(device.1.load(Ordering::Relaxed), usize::from(!cleared.is_empty()));
-        assert!(changed >= cleared.len() && (changed > 0) == !cleared.is_empty());
+        assert!(changed >= cleared.len() && (changed > 0) != cleared.is_empty());
         // Only what is stale and what lies between is written.
         if let (Some(first), Some(last)) = (cleared.first(), cleared.last())
             && first >= &head

@@ -163,7 +163,7 @@ impl Gatherer {
     /// The transactions that were not committed, as far as they are in the log.
     pub fn rest(self) -> impl Iterator<Item = LogTransaction> {
         self.open.into_values().map(|mut open| {
-            open.transaction.drop_unfinished(open.wanted, open.is_partial);
+            open.transaction.drop_unfinished(open.wanted);
             open.transaction
         })
     }
@@ -221,15 +221,13 @@ impl LogTransaction {
         self.ends.last().map_or(0, |&end| end as usize)
     }
 
-    /// Drops an item of which regions are missing.
-    fn drop_unfinished(&mut self, wanted: u16, is_partial: bool) {
+    /// Drops an item of which regions are missing, and the part of a region that goes on elsewhere.
+    fn drop_unfinished(&mut self, wanted: u16) {
         if wanted > 0 {
             let first = self.firsts.pop().expect("an unfinished item has begun");
             self.ends.truncate(first as usize);
         }
-        if wanted > 0 || is_partial {
-            self.bytes.truncate(self.region_start());
-        }
+        self.bytes.truncate(self.region_start());
     }
 }
 
@@ -343,6 +341,16 @@ mod tests {
             let header = OperationHeader::new(ID, payload.len(), CLIENT_TRANSACTION, flags);
             assert!(gatherer.operation(Lsn(1), &Operation { header, payload }).is_err(), "{flags:#x}, {payload:?}");
         }
+    }
+
+    /// Unknown flags are refused in the middle of a region, too.
+    #[test]
+    fn a_region_goes_on_by_its_flags_alone() {
+        let mut gatherer = Gatherer::new(Keep::Contents);
+        add(&mut gatherer, flags::START, &[]);
+        add(&mut gatherer, flags::CONTINUE, &TransactionHeader::of_checkpoint(ID, 2).as_bytes()[..8]);
+        let header = OperationHeader::new(ID, 0, CLIENT_TRANSACTION, 0x40 | flags::WAS_CONTINUED);
+        assert!(gatherer.operation(Lsn(1), &Operation { header, payload: &[] }).is_err());
     }
 
     #[test]
