@@ -29,13 +29,12 @@ use xfskit_testkit::{Scratch, reference, scratch, skip};
 
 const LANGUAGES: [&str; 4] = ["console", "sh", "rust", "text"];
 /// Blocks of `text` that show commands: the page, how the block begins, and why it does not run.
-const NOT_RUN: [(&str, &str, &str); 9] = [
+const NOT_RUN: [(&str, &str, &str); 8] = [
     ("README.md", "apt install ./xfskit", "would install packages; scripts/packages does, in clean systems"),
     ("docs/benchmarks.md", "$ RUSTFLAGS=", "a profile with perf of a release build takes minutes, and inferno"),
     ("docs/design/sandbox.md", "xfskit mount      starts", "is no command, but the processes of a mount"),
     ("docs/mounting.md", "cp packaging/systemd", "needs systemd as the first process, and libfuse 3.19"),
     ("docs/network.md", "qemu-nbd -t -e 4 -k /tmp/nbd.sock -f raw rbd:", "needs a Ceph cluster"),
-    ("docs/packages.md", "git checkout v0.1.0", "takes the source back to a release"),
     ("docs/results.md", "xfskit bench all", "takes an hour of a quiet machine, and writes that page"),
     ("fuzz/README.md", "cargo install cargo-fuzz", "needs a nightly toolchain"),
     ("scripts/mutants.md", "cargo mutants", "takes a night"),
