@@ -1,4 +1,4 @@
-//! Capabilities, and what a process can regain or leave behind.
+//! Capabilities and groups, and what a process can regain or leave behind.
 //!
 //! Source of facts: capabilities(7), prctl(2), getrlimit(2).
 
@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set, remove_capability_from_bounding_set,
-    set_capabilities, set_no_new_privs,
+    set_capabilities, set_no_new_privs, set_thread_groups,
 };
 use std::io;
 
@@ -32,6 +32,13 @@ pub(crate) fn give_up(needs: &Needs) -> Result<(), SandboxError> {
                 Ok(()) | Err(Errno::INVAL) => {}
                 Err(errno) => return Err(ok_or(what)(errno)),
             }
+        }
+    }
+    if now.effective.contains(CapabilitySet::SETGID) {
+        match set_thread_groups(&[]) {
+            // In a user namespace it may be forbidden to leave groups.
+            Ok(()) | Err(Errno::PERM) => {}
+            Err(errno) => return Err(ok_or("its groups")(errno)),
         }
     }
     match clear_ambient_capability_set() {

@@ -54,6 +54,11 @@ const TRIES: &[(&str, Calls, Option<i32>, Try)] = &[
             let line = status.lines().find_map(|line| line.strip_prefix(set));
             line.is_some_and(|line| line.trim().trim_start_matches('0').is_empty())
         });
+        let groups = status.lines().find_map(|line| line.strip_prefix("Groups:"));
+        let has_groups = rustix::process::geteuid().is_root() && !groups.is_some_and(|groups| groups.trim().is_empty());
+        if has_groups {
+            return Err(std::io::Error::other(status));
+        }
         let is_sealed = status.contains("NoNewPrivs:\t1") && status.contains("Seccomp:\t2");
         if has_none && is_sealed { Ok(()) } else { Err(std::io::Error::other(status)) }
     }),
