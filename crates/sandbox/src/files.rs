@@ -51,7 +51,8 @@ impl FileUse {
 /// Whether it is a pipe, a socket or a file in memory: such have no place in a folder, and Landlock lets them be
 /// opened.
 fn is_anonymous(fd: &PathFd) -> bool {
-    let name = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())).unwrap_or_default();
+    // Without /proc it is taken for a file with a name.
+    let Ok(name) = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())) else { return false };
     let name = name.as_os_str().as_bytes();
     !name.starts_with(b"/") || name.starts_with(b"/memfd:")
 }
