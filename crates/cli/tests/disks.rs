@@ -365,6 +365,8 @@ fn a_disk_on_a_server_has_parts_too() {
     let socket = scratch.file("nbd.sock");
     let arguments = ["-t", "-e", "8", "-f", "qcow2", "-k", socket.to_str().unwrap(), image.to_str().unwrap()];
     let server = Server::start("qemu-nbd", &arguments, &socket);
+    // It listens before it opens the disk, and answers behind that.
+    ok("info IMAGE", &server.operand(""));
     // While QEMU has the disk, no one else gets it.
     let (code, text) = fails("ls IMAGE", &operand(&image, "#2"));
     assert!(code == 4 && text.contains("qemu-nbd"), "{code} {text}");
