@@ -75,8 +75,22 @@ fn base(reference: &Reference, scratch: &Scratch) -> Option<Base> {
     let text = reference.db(&image, &[&format!("inode {}", numbers["x remote"]), "ablock 0", "print"]);
     let value = text.lines().find(|line| line.contains(".valueblk")).expect("a remote value");
     numbers.insert("value".into(), bracketed(value));
+    free_extents(reference, &image, &mut numbers);
     twins(reference, &image, &mut numbers);
     Some(Base { image, numbers })
+}
+
+/// Notes lengths of free extents of AG 0, which differ from run to run, for the kernel's write-back thread chooses when
+/// it allocates: three blocks less than the second extent, and one more than the third by length.
+fn free_extents(reference: &Reference, image: &Path, numbers: &mut HashMap<String, u64>) {
+    let length = |root: &str, index: usize| {
+        let text = reference.db(image, &["agf 0", root, &format!("print recs[{index}].blockcount")]);
+        number_after(&text, &format!("recs[{index}].blockcount"))
+    };
+    let second = length("addr bnoroot", 1);
+    assert!(second > 3, "the second free extent has {second} blocks");
+    numbers.insert("fewer free".into(), second - 3);
+    numbers.insert("longer than the next".into(), length("addr cntroot", 2) + 1);
 }
 
 /// Finds two entries of the leaf form whose hashes are adjacent in the index. Notes where the first is in the index and

@@ -47,13 +47,13 @@ pub const HEADERS: &[Plant] = &[
 pub const SPACE: &[Plant] = &[
     plant(&["agf 0", "addr bnoroot", "write -d recs[1].blockcount 9000"], "block", "blocks have one owner", true),
     plant(
-        &["agf 0", "addr bnoroot", "write -d recs[1].blockcount 63"],
+        &["agf 0", "addr bnoroot", "write -d recs[1].blockcount {fewer free}"],
         "cntbt record",
         "both trees have every free extent",
         true,
     ),
     plant(
-        &["agf 0", "addr bnoroot", "write -d recs[1].blockcount 63"],
+        &["agf 0", "addr bnoroot", "write -d recs[1].blockcount {fewer free}"],
         "free space",
         "every block is free or has an owner",
         true,
@@ -75,7 +75,12 @@ pub const SPACE: &[Plant] = &[
         "both trees have every free extent",
         true,
     ),
-    plant(&["agf 0", "addr cntroot", "write -d recs[1].blockcount 70"], "cntbt block", "records in order", true),
+    plant(
+        &["agf 0", "addr cntroot", "write -d recs[1].blockcount {longer than the next}"],
+        "cntbt block",
+        "records in order",
+        true,
+    ),
 ];
 
 pub const OWNERS: &[Plant] = &[
