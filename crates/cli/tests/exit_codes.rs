@@ -153,8 +153,10 @@ fn signals_are_the_status_of_what_they_end() {
     let lock = File::open(&image).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     for (name, number) in [("-INT", nix::libc::SIGINT), ("-TERM", nix::libc::SIGTERM), ("-HUP", nix::libc::SIGHUP)] {
-        let mut waiting = Command::new(env!("CARGO_BIN_EXE_xfskit"));
-        let mut waiting = waiting.args(["--wait", "60", "mkdir"]).arg(&image).arg("/new").spawn().unwrap();
+        // What started the tests may ignore a signal (nohup, a shell without job control), and so would the command.
+        let mut waiting = Command::new("env");
+        waiting.args(["--default-signal=INT,TERM,HUP", env!("CARGO_BIN_EXE_xfskit"), "--wait", "60", "mkdir"]);
+        let mut waiting = waiting.arg(&image).arg("/new").spawn().unwrap();
         std::thread::sleep(std::time::Duration::from_millis(300));
         assert!(Command::new("kill").args([name, &waiting.id().to_string()]).status().unwrap().success());
         assert_eq!(waiting.wait().unwrap().signal(), Some(number));
