@@ -4,8 +4,8 @@
 //! chunk 0                     chunk 7                       a chunk: 64 KiB of the file, or a block if that is larger
 //! ├■■■■□□□□...┤               ├□□■■...┤                     ■ dirty block  □ not present
 //! ```
-//! Invariants: a block is present as a whole or not at all; `paid` counts the blocks for which space was taken from the
-//! filesystem's free blocks.
+//! Invariants: a block is present as a whole or not at all, and takes no memory in the latter case; `paid` counts the
+//! blocks for which space was taken from the filesystem's free blocks.
 //!
 //! Locking: the inode's lock.
 
@@ -17,10 +17,26 @@ const CHUNK_LOG: u8 = 16;
 
 #[derive(Clone, Debug, Default)]
 struct Chunk {
+    /// Those of the blocks that are present, one behind the other. With places for the others, blocks written here and
+    /// there would take many times the memory that they are counted for.
     bytes: Vec<u8>,
     /// Bit maps of the blocks that are present, and of those for which space was taken.
     present: u64,
     paid: u64,
+}
+
+impl Chunk {
+    /// How many blocks are present before that of an index.
+    fn rank(&self, index: usize) -> usize {
+        let before = 1u64.checked_shl(index as u32).unwrap_or(0).wrapping_sub(1);
+        (self.present & before).count_ones() as usize
+    }
+
+    /// Where the bytes of a block are, if it is present.
+    fn range(&self, index: usize, block_log: u8) -> Option<Range<usize>> {
+        let rank = self.rank(index);
+        (self.present >> index & 1 == 1).then(|| rank << block_log..(rank + 1) << block_log)
+    }
 }
 
 /// Where a dirty block goes when it is written out.
@@ -89,7 +105,7 @@ impl DirtyBlocks {
     pub fn get(&self, block: FileBlock) -> Option<&[u8]> {
         let (chunk, index) = self.place(block);
         let chunk = self.chunks.get(&chunk)?;
-        (chunk.present >> index & 1 == 1).then(|| &chunk.bytes[index << self.block_log..(index + 1) << self.block_log])
+        Some(&chunk.bytes[chunk.range(index, self.block_log)?])
     }
 
     /// The bytes of a block for a change, if it is present.
@@ -97,26 +113,24 @@ impl DirtyBlocks {
         let (chunk, index) = self.place(block);
         let log = self.block_log;
         let chunk = self.chunks.get_mut(&chunk)?;
-        (chunk.present >> index & 1 == 1).then(|| &mut chunk.bytes[index << log..(index + 1) << log])
+        let range = chunk.range(index, log)?;
+        Some(&mut chunk.bytes[range])
     }
 
     /// Adds a block that is not present: zeros, then `data` from byte `within` on, then zeros.
     pub fn insert(&mut self, block: FileBlock, within: usize, data: &[u8], place: BlockPlace) {
         let (chunk, index) = self.place(block);
-        let (start, block_bytes) = (index << self.block_log, self.block_bytes());
+        let block_bytes = self.block_bytes();
         let chunk = self.chunks.entry(chunk).or_default();
         assert!(chunk.present >> index & 1 == 0, "a block is inserted once");
-        if chunk.bytes.len() < start {
-            chunk.bytes.resize(start, 0);
-        }
-        if chunk.bytes.len() == start && within == 0 {
+        let (start, length) = (chunk.rank(index) << self.block_log, chunk.bytes.len());
+        if start == length && within == 0 {
             // Appending, as most writes do, touches the bytes once.
             chunk.bytes.extend_from_slice(data);
             chunk.bytes.resize(start + block_bytes, 0);
         } else {
-            if chunk.bytes.len() < start + block_bytes {
-                chunk.bytes.resize(start + block_bytes, 0);
-            }
+            chunk.bytes.resize(length + block_bytes, 0);
+            chunk.bytes.copy_within(start..length, start + block_bytes);
             let bytes = &mut chunk.bytes[start..start + block_bytes];
             bytes[..within].fill(0);
             bytes[within..within + data.len()].copy_from_slice(data);
@@ -164,8 +178,9 @@ impl DirtyBlocks {
             let end = run.end.min((place + 1) << log);
             let (first, count) = (at, (end - at) as usize);
             at = end;
-            let bytes = &self.chunks.get(&place)?.bytes[index << self.block_log..(index + count) << self.block_log];
-            Some((FileBlock(first), bytes))
+            let chunk = self.chunks.get(&place)?;
+            let rank = chunk.rank(index);
+            Some((FileBlock(first), &chunk.bytes[rank << self.block_log..(rank + count) << self.block_log]))
         })
     }
 
@@ -195,6 +210,8 @@ impl DirtyBlocks {
             let mask = (u64::MAX >> (64 - last)) & (u64::MAX << first);
             gone += u64::from((chunk.present & mask).count_ones());
             freed += u64::from((chunk.paid & mask).count_ones());
+            let ranks = [first, last].map(|index| chunk.rank(index as usize) << self.block_log);
+            chunk.bytes.drain(ranks[0]..ranks[1]);
             chunk.present &= !mask;
             chunk.paid &= !mask;
             if chunk.present == 0 {
@@ -236,7 +253,25 @@ mod unit_tests {
         assert_eq!(dirty.remove(4..16), 2);
         assert_eq!((dirty.count(), dirty.paid()), (4, 4));
         assert!(dirty.get(FileBlock(15)).is_none());
+        let first_byte = |block| dirty.get(FileBlock(block)).map(|bytes| bytes[0]);
+        assert_eq!([3, 16, 17, 40].map(first_byte), [3, 16, 17, 40].map(Some));
         assert_eq!(dirty.remove(0..u64::MAX), 4);
+        assert!(dirty.is_empty());
+    }
+
+    #[test]
+    fn blocks_keep_their_bytes_in_whatever_order_they_come_and_go_and_take_no_more_memory() {
+        let mut dirty = DirtyBlocks::new(10);
+        for block in (0..64).map(|number| number * 29 % 64) {
+            dirty.insert(FileBlock(block), 1, &[block as u8 + 1; 1023], BlockPlace::New);
+        }
+        for block in (0..64).map(|number| number * 37 % 64) {
+            let held: usize = dirty.chunks.values().map(|chunk| chunk.bytes.len()).sum();
+            assert_eq!(held as u64, dirty.count() << 10);
+            let bytes = dirty.get_mut(FileBlock(block)).unwrap();
+            assert!(bytes[0] == 0 && bytes[1..].iter().all(|&byte| byte == block as u8 + 1));
+            assert_eq!(dirty.remove(block..block + 1), 1);
+        }
         assert!(dirty.is_empty());
     }
 
