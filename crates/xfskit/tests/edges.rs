@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use xfskit::device::{Access, FileDevice};
 use xfskit::error_tags::{ALLOC_EXTENT, ITOBP};
 use xfskit::ondisk::{InodeNumber, Timestamp};
-use xfskit::volume::{Caller, Error, Fallocate, LastLink, MountOptions, NewFile, Permissions, Seek, Volume, WholeFile};
+use xfskit::volume::{
+    Caller, Error, Fallocate, Flags, LastLink, MountOptions, NewFile, Permissions, Seek, Volume, WholeFile,
+};
 
 const MEBIBYTE: usize = 1 << 20;
 
@@ -237,6 +239,90 @@ fn contents_of_a_file_that_could_not_be_freed_take_no_space() {
         let _ = fs.unlink(fs.root(), b"file", &Caller::root());
         image.close(fs);
     }
+}
+
+/// A program empties a file to write it anew. What another program syncs makes the loss of the old contents durable, and
+/// must not leave the new ones behind. They come from a cache when the file is closed, or the caller says that.
+#[test]
+fn a_file_that_was_emptied_and_written_again_has_its_new_contents_with_the_fsync_of_another() {
+    let image = stress::Image::new(320, &[]);
+    let fs = image.open();
+    let files = ["late", "closed", "synced", "other"].map(|name| make(&fs, name));
+    let [late, closed, synced, other] = files;
+    files.iter().for_each(|file| fs.write_at(*file, 0, &[1; 10_000]).unwrap());
+    fs.sync().unwrap();
+    files[..3].iter().for_each(|file| fs.truncate(*file, 0).unwrap());
+    fs.write_keeping_times(late, 0, &[2; 10_000]).unwrap();
+    fs.write_at(closed, 0, &[2; 10_000]).unwrap();
+    fs.finish_writing(closed);
+    // From its fsync on it is a file as others are, which gather what is written to them.
+    fs.fsync(synced).unwrap();
+    fs.write_keeping_times(synced, 0, &[2; 10_000]).unwrap();
+    let waiting: Vec<_> = fs.mount().dirty_inodes.all().iter().map(|inode| inode.number).collect();
+    assert_eq!(waiting, [synced]);
+    fs.write_at(other, 20_000, &[3; 100]).unwrap();
+    fs.fsync(other).unwrap();
+    let cut = image.path.with_extension("cut");
+    xfskit_testkit::copy_image(&image.path, &cut);
+    image.close(fs);
+    let fs = open(&cut);
+    for file in [late, closed] {
+        let mut found = [0; 10_001];
+        assert_eq!(fs.read_at(file, 0, &mut found).unwrap(), 10_000);
+        assert!(found[..10_000] == [2; 10_000]);
+    }
+    fs.unmount().unwrap();
+}
+
+/// What waits in memory when the filesystem has shut down is lost, so nothing must be accepted there any more.
+#[test]
+fn after_a_shutdown_no_write_is_accepted() {
+    let image = stress::Image::new(320, &[]);
+    let fs = image.open();
+    let file = make(&fs, "file");
+    fs.write_at(file, 0, &[1; 8192]).unwrap();
+    fs.sync().unwrap();
+    fs.mount().journal.shut_down("a test");
+    let in_place = fs.write_at(file, 0, &[2; 100]);
+    let new_block = fs.write_at(file, 100_000, &[2; 100]);
+    let late = fs.write_keeping_times(file, 1_000_000, &[2; 4096]);
+    let appended = fs.append(file, &[2; 100]).map(drop);
+    for result in [in_place, new_block, late, appended] {
+        assert!(matches!(result, Err(Error::Shutdown(_))), "{result:?}");
+    }
+}
+
+/// A cache that writes late changes nothing that an append-only file had before, appended bytes included.
+#[test]
+fn a_cache_changes_nothing_that_was_appended() {
+    let image = stress::Image::new(320, &[]);
+    let fs = image.open();
+    let file = make(&fs, "file");
+    fs.write_at(file, 0, &[1; 4096]).unwrap();
+    let flags = fs.flags(file).unwrap();
+    let append_only = Flags { xflags: flags.xflags | u32::from(xfskit::ondisk::inode::flags::APPEND), ..flags };
+    fs.set_flags(file, &append_only, &Caller::root()).unwrap();
+    fs.append(file, &[2; 4096]).unwrap();
+    for offset in [0, 4096] {
+        let late = fs.write_keeping_times(file, offset, &[3; 4096]);
+        assert!(matches!(late, Err(Error::NotPermitted)), "{offset}: {late:?}");
+    }
+    fs.write_keeping_times(file, 4096, &[[2; 4096], [3; 4096]].concat()).unwrap();
+    assert_eq!(fs.stat(file).unwrap().size, 3 * 4096);
+    image.close(fs);
+}
+
+/// As the kernel has it.
+#[test]
+fn a_write_of_nothing_changes_no_time() {
+    let image = stress::Image::new(320, &[]);
+    let fs = image.open();
+    let file = make(&fs, "file");
+    let before = fs.stat(file).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(2));
+    fs.write_at(file, 10, &[]).unwrap();
+    assert_eq!(fs.stat(file).unwrap(), before);
+    image.close(fs);
 }
 
 /// A slash at the end of a link's target asks for a directory, as one at the end of a path does.

@@ -62,6 +62,8 @@ pub struct InodeState {
     pub freed: bool,
     /// The core has times that were not logged.
     pub times_wait: bool,
+    /// The file was made shorter, and neither an fsync of it has come since nor a sync that found it dirty.
+    pub was_cut: bool,
     /// Contents that have no place on disk yet.
     pub dirty: Option<Box<DirtyBlocks>>,
     /// What is remembered of the blocks of a large directory.

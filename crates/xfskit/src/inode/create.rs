@@ -124,6 +124,7 @@ fn initial_state(tx: &Transaction, number: InodeNumber, new: &NewInode, parent: 
         dir_memory: None,
         received_bytes: 0.into(),
         times_wait: false,
+        was_cut: false,
     };
     if let Some(parent) = parent {
         inherit(&mut state.core, &tx.inode(parent).core, geometry);

@@ -43,6 +43,7 @@ fn state(core: InodeCore, data: DataFork, attr: Option<AttrFork>) -> InodeState 
         known_absent: Default::default(),
         freed: false,
         times_wait: false,
+        was_cut: false,
         dirty: None,
         dir_memory: None,
         received_bytes,

@@ -86,7 +86,9 @@ impl Volume {
     /// end of an append-only one.
     pub fn write_at(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> caller::Result<()> {
         let inode = self.write(inode, offset, data, Writer::Caller)?;
-        self.note_write(&inode);
+        if !data.is_empty() {
+            self.note_write(&inode);
+        }
         Ok(self.honour_sync(&inode)?)
     }
 
@@ -98,6 +100,7 @@ impl Volume {
     /// As [`Self::write_at`].
     pub fn write_keeping_times(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> caller::Result<()> {
         let inode = self.write(inode, offset, data, Writer::Cache)?;
+        self.bring_out_if_cut(&inode);
         Ok(self.honour_sync(&inode)?)
     }
 
@@ -122,6 +125,8 @@ impl Volume {
         if self.mount.options.read_only {
             return Err(Error::ReadOnly);
         }
+        // What waits in memory would be lost, and only an fsync would say so.
+        self.mount.journal.check()?;
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= data::MAX_SIZE_BYTES);
         let end = end.ok_or(Error::TooLarge)?;
         let inode = self.mount.inode(inode)?;
@@ -162,11 +167,13 @@ impl Volume {
         if self.mount.options.read_only {
             return Err(Error::ReadOnly.into());
         }
+        self.mount.journal.check()?;
         let inode = self.mount.inode(inode)?;
         let mut offset = None;
         // Together they may be more than fits the memory that one file may take.
         for part in data.chunks(MAX_DIRTY_FILE_BYTES as usize) {
             let at = self.write_buffered(&inode, Target::End, part)?;
+            inode.state_lock().read().note_received(at, at + part.len() as u64);
             offset.get_or_insert(at);
             self.note_write(&inode);
             self.relieve_memory(&inode)?;
@@ -176,9 +183,31 @@ impl Volume {
     }
 
     /// No caller has the file open to write: the free blocks that were set aside for its growth are given back.
-    /// Contents that wait in memory stay there.
+    /// Contents that wait in memory stay there, but for those of a file that was made shorter before.
     pub fn finish_writing(&self, inode: InodeNumber) {
+        if let Some(inode) = self.mount.inodes.find(inode) {
+            self.bring_out_if_cut(&inode);
+        }
         space::alloc::close_windows(&self.mount, inode);
+    }
+
+    /// Brings out what waits of a file that was made shorter since it was last synced. A program may have emptied it to
+    /// write it anew: the loss of the old contents becomes durable with whatever another program syncs, and the new
+    /// ones must not wait longer than that. The kernel begins to write such a file when it is closed
+    /// (`XFS_ITRUNCATED`).
+    fn bring_out_if_cut(&self, inode: &Arc<Inode>) {
+        let was_cut = inode.state_lock().read().was_cut;
+        if was_cut && let Err(error) = self.write_out(inode) {
+            tracing::debug!(inode = inode.number.0, %error, "contents go on waiting, for an fsync that reports this");
+        }
+    }
+
+    /// All that a file had when it was made shorter, and since, was asked to be made durable.
+    fn forget_cut(inode: &Inode) {
+        let was_cut = inode.state_lock().read().was_cut;
+        if was_cut {
+            inode.state_lock().write().was_cut = false;
+        }
     }
 
     /// Makes everything done to an inode durable: contents, names, attributes. What changes those logs the inode
@@ -194,6 +223,7 @@ impl Volume {
         }
         let Some(inode) = self.mount.inodes.find(inode) else { return Ok(self.mount.journal.flush_contents()?) };
         let waiting = self.write_out(&inode);
+        Self::forget_cut(&inode);
         let since = self.mount.journal.flush_point();
         // A transaction that is committing now holds the lock; what it does came after this call.
         self.mount.journal.make_durable(inode.item().pinned_by(), since)?;
@@ -219,6 +249,7 @@ impl Volume {
         let mut result = self.write_out_times(&waiting);
         for inode in waiting {
             result = result.and(self.write_out(&inode));
+            Self::forget_cut(&inode);
         }
         result
     }

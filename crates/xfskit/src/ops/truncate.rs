@@ -57,6 +57,9 @@ impl Volume {
                 (core.size, core.mtime) = (size, now);
             }
             apply(core, change, now, caller, geometry);
+            if size < old {
+                tx.inode_memory_mut(ino).was_cut = true;
+            }
             if size <= old {
                 let end = FileBlock(size.div_ceil(tx.geometry().block_bytes() as u64));
                 remove_range(tx, ino, end..END_OF_MAP)?;
