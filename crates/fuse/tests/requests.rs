@@ -3,11 +3,13 @@
 mod common;
 
 use common::{Fixture, mounted, serve_device};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, linkat, open, statx};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags, linkat, open, statat, statx};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 use xfskit::device::{Access, BlockDevice, FileDevice};
@@ -46,6 +48,57 @@ fn a_file_is_made_opened_and_closed_by_one_request() {
     assert_eq!((count("release"), count("releasedir"), count("access")), (0, 0, 0));
     // Contents that were written stay in the kernel's cache.
     assert_eq!(count("read"), 0);
+}
+
+/// Lists a tree and looks at everything in it, as `find` and `du` do; the number of entries. The standard library would
+/// ask for the time of birth too, which no reply but STATX's carries.
+fn walk(dir: &Path) -> usize {
+    let entries: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let is_dir = |path: &Path| {
+        let found = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+        FileType::from_raw_mode(found.st_mode) == FileType::Directory
+    };
+    entries.len() + entries.iter().map(|path| if is_dir(path) { walk(path) } else { 0 }).sum::<usize>()
+}
+
+/// The requests of some work, without those for these figures; `forget` has nobody who waits for it.
+fn requests_of(fixture: &Fixture, work: impl FnOnce()) -> BTreeMap<String, u64> {
+    let counts = || -> BTreeMap<String, u64> {
+        let figures = figures(fixture);
+        let counts = figures["requests"].as_object().unwrap().iter();
+        counts.map(|(name, count)| (name.clone(), count.as_u64().unwrap())).collect()
+    };
+    let before = counts();
+    work();
+    let mut after = counts();
+    *after.get_mut("getxattr").unwrap() -= 1;
+    after.iter_mut().for_each(|(name, count)| *count -= before.get(name).copied().unwrap_or(0));
+    after.retain(|name, count| *count > 0 && !name.ends_with("forget"));
+    after
+}
+
+/// The first listing comes from the server and makes the kernel doubt the time of access of the directory; from the
+/// third on the kernel answers alone, until something changes, and then for all that did not.
+#[test]
+fn a_tree_that_the_kernel_knows_takes_no_request() {
+    const DIRS: u64 = 20;
+    let Some(fixture) = mounted() else { return };
+    let root = fixture.path("tree");
+    for number in 0..DIRS * 10 {
+        let dir = root.join(format!("{}", number % DIRS));
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join(format!("{number}")), vec![1; number as usize]).unwrap();
+    }
+    let walk = || assert_eq!(walk(&root) as u64, DIRS * 11);
+    // The kernel asks once whether directories are opened by requests.
+    fs::read_dir(fixture.path("")).unwrap().for_each(drop);
+    let counted = |counts: &[(&str, u64)]| counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
+    let all: BTreeMap<_, _> = requests_of(&fixture, walk);
+    assert_eq!(all, counted(&[("readdir", DIRS + 1), ("readdirplus", DIRS + 1)]));
+    assert_eq!(requests_of(&fixture, walk), counted(&[("getattr", DIRS + 1)]));
+    assert_eq!(requests_of(&fixture, walk), BTreeMap::new());
+    fs::rename(root.join("3/3"), root.join("3/new")).unwrap();
+    assert_eq!(requests_of(&fixture, walk), counted(&[("getattr", 1), ("readdir", 1), ("readdirplus", 1)]));
 }
 
 /// Root may let the kernel read ahead as far as several large requests; others read by its default, 128 KiB.
