@@ -304,13 +304,6 @@ impl<F: Filesystem> Shared<F> {
         while let Some(client) = self.readers.await_client() {
             let mut client = Client::new(client, place);
             while self.readers.is_followed() {
-                // The client has just been answered, and runs before this thread does: a read would find nothing.
-                if !channel.has_request(QUIET_AFTER) {
-                    self.readers.ask_to_end(Why::Quiet);
-                    // The pool may be the one to take the next.
-                    channel.await_request();
-                    continue;
-                }
                 match channel.receive(&mut buffer)? {
                     Received::Request(length) => {
                         if self.answer_lone(channel, &mut client, &mut buffer, length, &mut out) == Next::End {
@@ -322,7 +315,14 @@ impl<F: Filesystem> Shared<F> {
                             self.readers.ask_to_end(why);
                         }
                     }
-                    Received::Nothing => {}
+                    // The client ran before this thread did, so that its next request mostly waits by now.
+                    Received::Nothing => {
+                        if !channel.has_request(QUIET_AFTER) {
+                            self.readers.ask_to_end(Why::Quiet);
+                            // The pool may be the one to take the next.
+                            channel.await_request();
+                        }
+                    }
                     Received::End | Received::Closed => {
                         self.readers.end_by_follower();
                         return Ok(());
