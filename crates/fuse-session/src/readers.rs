@@ -74,6 +74,8 @@ pub(crate) struct Readers {
     /// Whether there is a follower, and its thread.
     may_follow: AtomicBool,
     follower: OnceLock<Thread>,
+    /// How many times the follower has begun to read.
+    stint: AtomicU64,
     /// The client that is followed, or was last.
     client: AtomicU32,
     /// The place in [`Why::ALL`] of the reason for which the follower asks to read no more, and one.
@@ -85,6 +87,13 @@ pub(crate) struct Readers {
     busy: AtomicUsize,
     /// Odd while the follower answers a request.
     progress: AtomicU64,
+}
+
+/// One time that the follower reads, from begin to end.
+#[derive(Debug)]
+pub(crate) struct Stint {
+    number: u64,
+    pub client: u32,
 }
 
 /// The guard's memory from tick to tick.
@@ -112,6 +121,7 @@ impl Readers {
             changed: Condvar::new(),
             may_follow: AtomicBool::new(false),
             follower: OnceLock::new(),
+            stint: AtomicU64::new(0),
             client: AtomicU32::new(0),
             asked: AtomicUsize::new(0),
             last_client: AtomicU32::new(0),
@@ -165,16 +175,23 @@ impl Readers {
     }
 
     /// Waits, on the follower, for a client to follow; `None` at the session's end.
-    pub(crate) fn await_client(&self) -> Option<u32> {
+    pub(crate) fn await_client(&self) -> Option<Stint> {
         loop {
             if self.has_ended.load(Ordering::Acquire) {
                 return None;
             }
             if self.is_followed() {
-                return Some(self.client.load(Ordering::Relaxed));
+                let number = self.stint.load(Ordering::Relaxed);
+                return Some(Stint { number, client: self.client.load(Ordering::Relaxed) });
             }
             std::thread::park();
         }
+    }
+
+    /// Whether the follower has read since it began. It may have ended and begun anew without having run meanwhile; then
+    /// what it knows is of another client.
+    pub(crate) fn is_in(&self, stint: &Stint) -> bool {
+        self.is_followed() && self.stint.load(Ordering::Relaxed) == stint.number
     }
 
     /// A thread of the pool has read a request, and answers it until the result is dropped. `others`: requests that
@@ -210,6 +227,7 @@ impl Readers {
         state.since = now;
         self.client.store(client, Ordering::Relaxed);
         self.asked.store(0, Ordering::Relaxed);
+        self.stint.fetch_add(1, Ordering::Relaxed);
         self.is_followed.store(true, Ordering::Release);
         drop(state);
         follower.unpark();
@@ -331,5 +349,26 @@ pub(crate) struct FollowerAnswering<'a>(&'a Readers);
 impl Drop for FollowerAnswering<'_> {
     fn drop(&mut self) {
         self.0.progress.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_follower_that_did_not_run_between_two_stints_knows_the_second_one() {
+        let readers = Readers::new();
+        let _following = readers.become_follower();
+        let ask = |client| (0..=ALONE_AFTER).for_each(|_| drop(readers.pool_answers(client, 0)));
+        ask(7);
+        let first = readers.await_client().unwrap();
+        assert!(readers.is_in(&first) && first.client == 7);
+        readers.end_to_follow(Why::Quiet);
+        assert!(!readers.is_in(&first));
+        ask(8);
+        assert!(readers.is_followed() && !readers.is_in(&first));
+        let second = readers.await_client().unwrap();
+        assert!(readers.is_in(&second) && second.client == 8);
     }
 }

@@ -301,9 +301,9 @@ impl<F: Filesystem> Shared<F> {
         let _following = self.readers.become_follower();
         let mut buffer = vec![0; self.request_bytes()];
         let mut out = vec![0; self.reply_bytes()];
-        while let Some(client) = self.readers.await_client() {
-            let mut client = Client::new(client, place);
-            while self.readers.is_followed() {
+        while let Some(stint) = self.readers.await_client() {
+            let mut client = Client::new(stint.client, place);
+            while self.readers.is_in(&stint) {
                 match channel.receive(&mut buffer)? {
                     Received::Request(length) => {
                         if self.answer_lone(channel, &mut client, &mut buffer, length, &mut out) == Next::End {
