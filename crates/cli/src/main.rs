@@ -15,6 +15,7 @@ mod fuzz_builders;
 #[cfg(test)]
 mod fuzz_tests;
 mod glob;
+mod header;
 mod helper;
 mod image;
 mod inherited;

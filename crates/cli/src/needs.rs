@@ -185,13 +185,11 @@ pub fn of_devices<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Plan {
 
 /// The plan of `mkfs`, which opens the target first: its caller may have it open.
 pub fn of_mkfs(args: &MkfsArgs, options: &Options) -> Plan {
-    // The device of the journal may be open by then, and locked.
     let logs = options.log_device.iter().flat_map(|log| operand::files(log));
-    let (remote, local): (Vec<_>, Vec<_>) =
-        logs.chain(operand::files(&args.image)).partition(|file| network::is_address(file));
-    let remote = remote.into_iter().map(|file| (file, Access::Write)).collect();
+    // Those of this host are open by then.
+    let remote = logs.chain(operand::files(&args.image)).filter(|file| network::is_address(file));
+    let remote = remote.map(|file| (file, Access::Write)).collect();
     let plan = Plan { entry: Entry::WithImages, ..Plan::new(remote).with(Calls::Outputs) };
-    let plan = local.iter().fold(plan, |plan, file| plan.writes(file).reads(operand::files_below(file)));
     let plan = plan.reads(args.from.iter().map(|path| of_source(path))).reads_lists(&args.source);
     // The files that a prototype names may be anywhere.
     let plan =
