@@ -213,6 +213,40 @@ fn every_command_gives_up_its_rights_before_it_reads_an_image() {
     assert_eq!(traced.entered, 0);
 }
 
+/// Commands, and the capabilities of root that they keep besides those to open the image again: to read and to give
+/// attributes, and owners.
+const CAPABILITIES: &[(&str, &[&str])] = &[
+    ("ls IMAGE /", &[]),
+    ("touch IMAGE /file", &[]),
+    ("export IMAGE / -o DIR/archive.tar -f", &[]),
+    ("import IMAGE /dir --from DIR/copied", &["CAP_SYS_ADMIN"]),
+    ("import IMAGE /dir --from DIR/copied --no-xattrs", &[]),
+    ("cp -a IMAGE:/ DIR/copied", &["CAP_SYS_ADMIN", "CAP_SETFCAP", "CAP_CHOWN"]),
+    ("cp -a --no-xattrs IMAGE:/ DIR/copied", &["CAP_CHOWN"]),
+    ("cp -a --no-xattrs DIR/copied IMAGE:/", &[]),
+    ("mkfs -q -f IMAGE --from DIR/copied --size 512M", &["CAP_SYS_ADMIN"]),
+    ("mkfs -q -f IMAGE --size 512M", &[]),
+];
+
+#[test]
+fn root_keeps_the_capabilities_that_a_command_needs() {
+    if !has_seccomp() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let scratch = xfskit_testkit::scratch();
+    let (image, dir) = (scratch.file("a.img"), scratch.file("dir"));
+    fs::create_dir(&dir).unwrap();
+    prepare(&image, &dir);
+    for (line, kept) in CAPABILITIES {
+        let Some(traced) = traced(line, &image, &dir) else { return skip("this machine has no strace") };
+        assert!(traced.refused.is_empty(), "{line}: {:#?}", traced.refused);
+        for capability in ["CAP_SYS_ADMIN", "CAP_SETFCAP", "CAP_CHOWN"] {
+            let is_kept = traced.capabilities.contains(capability);
+            assert_eq!(is_kept, kept.contains(&capability), "{line}: {capability}: {}", traced.capabilities);
+        }
+    }
+}
+
 #[test]
 fn no_command_is_forgotten() {
     let listed = |of: &str| {

@@ -43,6 +43,8 @@ pub struct Traced {
     pub read_after: u64,
     /// What one that had was refused.
     pub refused: Vec<String>,
+    /// The last call that gave up capabilities.
+    pub capabilities: String,
 }
 
 impl Traced {
@@ -69,6 +71,9 @@ impl Traced {
             if has_filtered && rights.has_entered() {
                 traced.entered += 1;
                 last = *rights;
+            }
+            if call.starts_with("capset(") {
+                traced.capabilities = call.into();
             }
             let rights = *rights;
             let is_refused = [" = -1 EPERM", " = -1 EACCES"].iter().any(|refusal| call.contains(refusal));
