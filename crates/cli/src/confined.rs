@@ -3,6 +3,7 @@
 //! ```text
 //! command  plan ─▶ who else has the images? ─▶ rights are given up ─▶ the images are opened and parsed
 //! mount    plan ─▶ the images are opened ─▶ rights are given up ─▶ they are parsed
+//!          what the header of a virtual disk names is found before that, by a process of its own: `header`
 //!          plan ─▶ before_connecting ─▶ their server is connected to ─▶ the rest is given up ─▶ the same
 //! ```
 //! Without a plan nothing is given up. Which commands need what is in [`crate::needs`].
@@ -12,7 +13,7 @@ use crate::operand;
 use anyhow::{Context, Result};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use xfskit::device::{Access, FileDevice, Holder, OpenError};
 use xfskit_nbd::Address;
@@ -149,6 +150,24 @@ pub fn before_opening() -> Result<()> {
     if is_now { enter() } else { Ok(()) }
 }
 
+/// Whether images are to be opened with rights that are given up before they are parsed.
+pub fn is_ahead() -> bool {
+    let state = state();
+    state.plan.is_some() && !state.has_entered
+}
+
+/// Lets files that are open be opened again later.
+///
+/// # Errors
+/// The system's.
+pub fn keep(file: &FileDevice, used_for: FileUse) -> std::io::Result<()> {
+    let mut state = state();
+    if let Some(plan) = state.plan.as_mut() {
+        plan.needs.open_files.push((file.try_clone_file()?, used_for));
+    }
+    Ok(())
+}
+
 /// Those who used a file when rights were given up: a process under Landlock's rules does not see what others have
 /// open. `None` if that was not asked.
 pub fn holders_before(file: &Metadata) -> Option<Vec<Holder>> {
@@ -161,9 +180,8 @@ pub fn holders_before(file: &Metadata) -> Option<Vec<Holder>> {
 /// here.
 fn look_at_files(state: &mut State) -> Result<()> {
     let Some(plan) = state.plan.as_mut() else { return Ok(()) };
-    let mut note = |path: &Path, holders: Vec<Holder>| {
-        let data = std::fs::metadata(path);
-        state.holders.extend(data.ok().map(|data| ((data.dev(), data.ino()), holders)));
+    let mut note = |data: Option<Metadata>, holders: Vec<Holder>| {
+        state.holders.extend(data.map(|data| ((data.dev(), data.ino()), holders)));
     };
     for (image, access) in &plan.images {
         let used_for = if *access == Access::Read { FileUse::Read } else { FileUse::Write };
@@ -174,18 +192,21 @@ fn look_at_files(state: &mut State) -> Result<()> {
                 plan.needs.more.push(if is_tcp { More::ConnectTcp } else { More::ConnectUnix });
                 continue;
             }
-            let container = operand::open_container(&file, *access)?;
-            note(&file, container.holders);
-            plan.needs.files.push((file, used_for));
+            let opened = operand::open_with_below(&file, *access)?;
+            note(opened.file().metadata().ok(), opened.file().holders().to_vec());
+            let again = |file: &FileDevice| file.try_clone_file().with_context(|| image.display().to_string());
+            plan.needs.open_files.push((again(opened.file())?, used_for));
             // What an image names is only read, whatever it is.
-            plan.needs.files.extend(container.below.into_iter().map(|file| (file, FileUse::Read)));
+            for (_, file) in opened.below() {
+                plan.needs.open_files.push((again(file)?, FileUse::Read));
+            }
         }
     }
     for target in &plan.targets {
         // Other errors are reported when it is replaced.
         match FileDevice::open(target, Access::Read) {
-            Err(OpenError::Busy(in_use)) => note(target, in_use.holders().to_vec()),
-            Ok(device) => note(target, device.holders().to_vec()),
+            Err(OpenError::Busy(in_use)) => note(std::fs::metadata(target).ok(), in_use.holders().to_vec()),
+            Ok(device) => note(device.metadata().ok(), device.holders().to_vec()),
             Err(_) => {}
         }
     }
@@ -197,14 +218,17 @@ fn confine(state: &mut State) -> Result<()> {
         return Ok(());
     }
     look_at_files(state)?;
-    let Some(plan) = &state.plan else { return Ok(()) };
+    let Some(plan) = &mut state.plan else { return Ok(()) };
     let confined = confine_thread(&plan.needs).context(HINT)?;
+    // They have locks.
+    plan.needs.open_files.clear();
     state.confined = state.confined.and(confined);
     state.is_thread_confined = true;
     Ok(())
 }
 
-const HINT: &str = "entering the sandbox (--no-sandbox goes on without one)";
+/// What a user can do where the system does not let a sandbox be entered.
+pub const HINT: &str = "entering the sandbox (--no-sandbox goes on without one)";
 
 /// Gives up what the plan does not name.
 ///

@@ -1,5 +1,6 @@
 //! The names by which the program can be called, besides its own. `mount` and `umount` call their helpers for the type
-//! `fuse.xfskit` with arguments of a form of their own; those of xfsprogs are in [`crate::xfsprogs`].
+//! `fuse.xfskit` with arguments of a form of their own; those of xfsprogs are in [`crate::xfsprogs`], and that of the
+//! process that reads headers is in [`crate::header`].
 //!
 //! ```text
 //! mount.fuse.xfskit IMAGE DIR [-sfnv] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]
@@ -10,6 +11,7 @@ use crate::args::MountArgs;
 use crate::commands::mount::MountSettings;
 use crate::commands::{mount, umount};
 use crate::exit::Usage;
+use crate::header;
 use crate::xfsprogs;
 use anyhow::Result;
 use std::ffi::OsString;
@@ -38,6 +40,7 @@ pub fn called_as() -> Option<fn() -> Result<()>> {
         "mkfs.xfs" => Some(xfsprogs::mkfs),
         "fsck.xfs" => Some(xfsprogs::fsck),
         "xfs_info" => Some(xfsprogs::info),
+        header::NAME => Some(header::run),
         _ => None,
     }
 }

@@ -82,9 +82,7 @@ enum Warnings {
 
 /// Opens an image: the part of a disk that an operand names.
 fn open_any(operand: &Path, access: Access, warnings: Warnings) -> Result<Arc<dyn BlockDevice>> {
-    let device = open_part(operand, access, Unnamed::OnlyXfs, warnings)?;
-    confined::enter()?;
-    Ok(device)
+    open_part(operand, access, Unnamed::OnlyXfs, warnings)
 }
 
 /// Opens the device of an external journal. It has no signature, so an operand without a part is the whole disk.
@@ -96,7 +94,19 @@ pub fn open_log(operand: &Path, access: Access) -> Result<Arc<dyn BlockDevice>> 
 }
 
 fn open_part(operand: &Path, access: Access, unnamed: Unnamed, warnings: Warnings) -> Result<Arc<dyn BlockDevice>> {
-    let opened = operand::open(operand, access, unnamed)?;
+    let files = operand::open_files(operand, access)?;
+    confined::enter()?;
+    read_part(operand, files, unnamed, warnings)
+}
+
+/// The part that an operand names, whose files are open.
+fn read_part(
+    operand: &Path,
+    files: operand::Files,
+    unnamed: Unnamed,
+    warnings: Warnings,
+) -> Result<Arc<dyn BlockDevice>> {
+    let opened = files.choose(unnamed)?;
     if warnings == Warnings::Printed {
         warn_of_holders(operand, &opened.holders);
         for file in &opened.elsewhere {
@@ -336,12 +346,15 @@ fn open_with(
     environment: Arc<dyn Environment>,
 ) -> Result<Volume> {
     let access = if options.read_only { Access::Read } else { Access::Write };
-    // It comes first: with the image open, the program enters its sandbox.
-    let open_log = |path: &Path| open_part(path, access, Unnamed::WholeDisk, warnings);
-    let log_device = log_device.map(open_log).transpose()?;
+    // With all files open, and nothing of them parsed, the program enters its sandbox.
+    let log_files = log_device.map(|path| operand::open_files(path, access)).transpose()?;
+    let files = operand::open_files(image, access)?;
+    confined::enter()?;
+    let read_log = |(path, files)| read_part(path, files, Unnamed::WholeDisk, warnings);
+    let log_device = log_device.zip(log_files).map(read_log).transpose()?;
     let device = match access {
-        Access::Write => (open_any(image, access, Warnings::Printed)?, Vec::new()),
-        _ => open_to_look_with(image, warnings)?,
+        Access::Write => (read_part(image, files, Unnamed::OnlyXfs, Warnings::Printed)?, Vec::new()),
+        _ => rescued(image, read_part(image, files, Unnamed::OnlyXfs, warnings)?, warnings)?,
     };
     over(image, device, log_device, options, environment)
 }

@@ -15,8 +15,10 @@ mod fuzz_builders;
 #[cfg(test)]
 mod fuzz_tests;
 mod glob;
+mod header;
 mod helper;
 mod image;
+mod inherited;
 mod input;
 mod interrupt;
 mod live;
@@ -46,6 +48,7 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    inherited::close_unnamed();
     let mut is_data = false;
     let result = match helper::called_as() {
         Some(run) => run(),

@@ -55,6 +55,9 @@ const OPEN: CapabilitySet =
     CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH).union(CapabilitySet::SYS_RESOURCE);
 /// To read files of the host with all attributes, and without a change of their access times.
 const TAKE: CapabilitySet = OPEN.union(CapabilitySet::FOWNER).union(CapabilitySet::SYS_ADMIN);
+/// What of that and of [`GIVE`] is for extended attributes.
+const ATTRIBUTES: CapabilitySet =
+    CapabilitySet::SYS_ADMIN.union(CapabilitySet::SETFCAP).union(CapabilitySet::MAC_ADMIN);
 /// To give files of the host their owners and attributes.
 const GIVE: CapabilitySet = TAKE
     .union(CapabilitySet::CHOWN)
@@ -95,7 +98,7 @@ pub fn of(command: &Command) -> Option<Plan> {
         Command::Cp(args) => of_cp(args),
         Command::Import(args) => {
             let plan = of_image(&args.image, Access::Write).with(Calls::Sources);
-            plan.reads(args.from.iter().map(|path| of_source(path))).reads_lists(&args.source)
+            plan.takes(&args.source).reads(args.from.iter().map(|path| of_source(path))).reads_lists(&args.source)
         }
         Command::Export(args) => {
             let plan = of_reading(&args.path.read).with(Calls::Outputs);
@@ -173,7 +176,11 @@ fn of_cp(args: &CpArgs) -> Plan {
     let access = images.last().map_or(Access::Read, |(_, access)| *access);
     images.extend(args.logdev.iter().map(|log| (log.clone(), access)));
     let calls = if target.is_some() { Calls::Trees } else { Calls::Sources };
-    let plan = Plan::new(images).with(calls).reads(read).reads_labels(args.owners.file_contexts.as_deref());
+    let mut plan = Plan::new(images).with(calls).reads(read).reads_labels(args.owners.file_contexts.as_deref());
+    plan.needs.capabilities = if target.is_some() { GIVE } else { TAKE };
+    if args.no_xattrs {
+        plan.needs.capabilities -= ATTRIBUTES;
+    }
     target.iter().fold(plan, |plan, target| plan.makes(target))
 }
 
@@ -185,13 +192,13 @@ pub fn of_devices<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Plan {
 
 /// The plan of `mkfs`, which opens the target first: its caller may have it open.
 pub fn of_mkfs(args: &MkfsArgs, options: &Options) -> Plan {
-    // The device of the journal may be open by then, and locked.
     let logs = options.log_device.iter().flat_map(|log| operand::files(log));
-    let (remote, local): (Vec<_>, Vec<_>) =
-        logs.chain(operand::files(&args.image)).partition(|file| network::is_address(file));
-    let remote = remote.into_iter().map(|file| (file, Access::Write)).collect();
+    // Those of this host are open by then.
+    let remote = logs.chain(operand::files(&args.image)).filter(|file| network::is_address(file));
+    let remote = remote.map(|file| (file, Access::Write)).collect();
     let plan = Plan { entry: Entry::WithImages, ..Plan::new(remote).with(Calls::Outputs) };
-    let plan = local.iter().fold(plan, |plan, file| plan.writes(file).reads(operand::files_below(file)));
+    let has_source = !args.from.is_empty() || args.proto.is_some();
+    let plan = if has_source { plan.takes(&args.source) } else { plan };
     let plan = plan.reads(args.from.iter().map(|path| of_source(path))).reads_lists(&args.source);
     // The files that a prototype names may be anywhere.
     let plan =
@@ -229,9 +236,14 @@ impl Plan {
 
     /// Handles trees of the host.
     fn with(mut self, calls: Calls) -> Self {
-        self.needs.capabilities = if calls == Calls::Trees { GIVE } else { TAKE };
         self.needs.calls = calls;
         self.reads(NAMES.map(PathBuf::from))
+    }
+
+    /// Reads trees of the host.
+    fn takes(mut self, source: &SourceArgs) -> Self {
+        self.needs.capabilities = if source.no_xattrs { TAKE - ATTRIBUTES } else { TAKE };
+        self
     }
 
     fn allows(mut self, path: impl Into<PathBuf>, used_for: FileUse) -> Self {

@@ -6,24 +6,26 @@
 //! a.img,b.img#lv=vg/data  disks of one LVM2 group
 //! nbd://host/disk#2       a disk that an NBD server has
 //! ```
-//! [`open`] gives the device. Commands keep the operand as a path: a file of that very name wins, and every message
-//! names it as the user did.
+//! [`open`] gives the device: [`open_files`] opens the files, and [`Files::choose`] reads what is on them. A process
+//! that gives up its rights does so between the two. Commands keep the operand as a path: a file of that very name wins,
+//! and every message names it as the user did.
 //!
 //! Locks are of whole files, and exclude this process too. So the disks that it has open are in a list, and an operand
 //! that names another part of one of them uses the same open disk: `cp disk#1:/a disk#2:/`. Parts that overlap are not
 //! shared if one of them is written: the second is then refused by the lock.
 
 use crate::confined;
+use crate::header;
 use crate::image::{open_device, retry_while};
 use crate::mounted::explain_open;
 use crate::network;
-use anyhow::{Context, Error, Result};
+use anyhow::{Context, Error, Result, bail};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use xfskit::device::{Access, BlockDevice, FileDevice, Holder, OpenError, share_storage};
-use xfskit_disk::{Chosen, Container, DiskError, Disks, Operand, Part, Unnamed};
+use xfskit_disk::{Chosen, Container, DiskError, Disks, Operand, Part, Unnamed, Unread};
 
 /// An open part of a disk.
 pub struct Opened {
@@ -41,8 +43,27 @@ pub struct Opened {
 struct Shared {
     paths: Vec<PathBuf>,
     access: Access,
-    disks: Disks,
+    /// Files in other folders that the disks name, as far as they were found before the disks were read.
+    elsewhere: Vec<PathBuf>,
+    /// The disks before they are read.
+    sources: Mutex<Vec<Source>>,
+    disks: OnceLock<Disks>,
     in_use: Mutex<Vec<(Chosen, Access)>>,
+}
+
+/// A disk that is open, and not read yet.
+enum Source {
+    File(Box<Unread>),
+    Export(PathBuf, Arc<dyn BlockDevice>),
+}
+
+/// The files of an operand, open and locked, of which no more than signatures has been read.
+pub struct Files {
+    operand: Operand,
+    paths: Vec<PathBuf>,
+    access: Access,
+    /// The same disks, by whatever operand they were opened.
+    shared: Vec<Arc<Shared>>,
 }
 
 static OPEN: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
@@ -58,26 +79,69 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// A missing or busy file, a format that is refused, a part that is not there or not the only one, with a list of what
 /// there is.
 pub fn open(operand: &Path, access: Access, unnamed: Unnamed) -> Result<Opened> {
-    let decoded = decode(operand)?;
-    let paths: Vec<PathBuf> = decoded.paths.iter().map(|path| canonical_file(path)).collect();
+    open_files(operand, access)?.choose(unnamed)
+}
+
+/// Opens the files of an operand. While another program uses one, waits for the time of `--wait`.
+///
+/// # Errors
+/// A missing or busy file.
+pub fn open_files(operand: &Path, access: Access) -> Result<Files> {
+    let operand = decode(operand)?;
+    let paths: Vec<PathBuf> = operand.paths.iter().map(|path| canonical_file(path)).collect();
     // Held until the end, so that two threads do not open one disk twice.
     let mut open = lock(&OPEN);
     open.retain(|shared| shared.strong_count() > 0);
-    for shared in open.iter().filter_map(Weak::upgrade) {
-        if shared.paths == paths && shared.serves(access) {
-            let chosen = shared.disks.find(&decoded.part, unnamed)?;
-            if let Some(opened) = take(&shared, &decoded, chosen, access)? {
-                return Ok(opened);
-            }
-        }
+    let same = |shared: &Arc<Shared>| shared.paths == paths && shared.serves(access);
+    let mut shared: Vec<_> = open.iter().filter_map(Weak::upgrade).filter(same).collect();
+    if shared.is_empty() {
+        shared.push(open_shared(&mut open, &operand, &paths, access)?);
     }
-    let disks = open_disks(&decoded, access)?;
-    let chosen = disks.find(&decoded.part, unnamed)?;
-    let shared = Arc::new(Shared { paths, access, disks, in_use: Mutex::new(Vec::new()) });
+    Ok(Files { operand, paths, access, shared })
+}
+
+fn open_shared(
+    open: &mut Vec<Weak<Shared>>,
+    operand: &Operand,
+    paths: &[PathBuf],
+    access: Access,
+) -> Result<Arc<Shared>> {
+    let sources = open_sources(operand, access)?;
+    let files = sources.iter().filter_map(|source| match source {
+        Source::File(file) => Some(&**file),
+        Source::Export(..) => None,
+    });
+    let elsewhere = files.flat_map(Unread::elsewhere).collect();
+    let (sources, paths) = (Mutex::new(sources), paths.to_vec());
+    let disks = OnceLock::new();
+    let shared = Arc::new(Shared { paths, access, elsewhere, sources, disks, in_use: Mutex::default() });
     if access != Access::ReadUnlocked {
         open.push(Arc::downgrade(&shared));
     }
-    Ok(take(&shared, &decoded, chosen, access)?.expect("nothing of a disk that was just opened is in use"))
+    Ok(shared)
+}
+
+impl Files {
+    /// Reads the disks and gives the part that the operand names. `unnamed` says what is meant where it names none.
+    ///
+    /// # Errors
+    /// A format that is refused, a part that is not there or not the only one, with a list of what there is.
+    pub fn choose(self, unnamed: Unnamed) -> Result<Opened> {
+        let Self { operand, paths, access, shared } = self;
+        let mut open = lock(&OPEN);
+        let take = |shared: &Arc<Shared>| {
+            let chosen = shared.disks(&operand)?.find(&operand.part, unnamed)?;
+            take(shared, &operand, chosen, access)
+        };
+        for shared in &shared {
+            if let Some(opened) = take(shared)? {
+                return Ok(opened);
+            }
+        }
+        // It has bytes in common with a part in use: the lock refuses it.
+        let shared = open_shared(&mut open, &operand, &paths, access)?;
+        take(&shared)?.with_context(|| format!("{operand}: a part of the disk that is in use overlaps it"))
+    }
 }
 
 /// What is about to grow.
@@ -139,29 +203,45 @@ pub fn open_tree(operand: &Path) -> Result<Disks> {
 }
 
 fn open_disks(operand: &Operand, access: Access) -> Result<Disks> {
+    read_disks(operand, open_sources(operand, access)?, access)
+}
+
+fn open_sources(operand: &Operand, access: Access) -> Result<Vec<Source>> {
     confined::before_opening()?;
-    Disks::open_with(operand, access, |path| match network::open(path, access)? {
-        Some(device) => Ok(Container::of_device(path, device)?),
-        None => open_container(path, access),
+    let open = |path: &PathBuf| match network::open(path, access)? {
+        Some(device) => Ok(Source::Export(path.clone(), device)),
+        None if confined::is_ahead() => Ok(Source::File(open_with_below(path, access)?.into())),
+        None => Ok(Source::File(open_unread(path, access, |_| Ok(()))?.into())),
+    };
+    operand.paths.iter().map(open).collect()
+}
+
+fn read_disks(operand: &Operand, sources: Vec<Source>, access: Access) -> Result<Disks> {
+    let mut sources = sources.into_iter();
+    Disks::open_with(operand, access, |path| match sources.next() {
+        Some(Source::File(file)) => file.read().map_err(|error| explain(path, error.into())),
+        Some(Source::Export(path, device)) => Ok(Container::of_device(&path, device)?),
+        None => bail!("{}: it could not be read before", path.display()),
     })
 }
 
-/// Opens one file of an operand. While another program uses it, waits for the time of `--wait`.
+/// Opens one file of an operand, and those below it: for a process that is about to give up its rights, so that another
+/// one reads the header. While another program uses one of them, waits for the time of `--wait`.
 ///
 /// # Errors
-/// As [`open`].
-pub fn open_container(path: &Path, access: Access) -> Result<Container> {
-    let is_busy = |error: &DiskError| matches!(error, DiskError::Open(OpenError::Busy(_)));
-    retry_while(is_busy, || Container::open(path, access)).map_err(|error| explain(path, error))
+/// A missing or busy file; those of [`header::read_below`].
+pub fn open_with_below(path: &Path, access: Access) -> Result<Unread> {
+    open_unread(path, access, |file| file.open_below(&header::read_below))
 }
 
-/// The files below a virtual disk, as far as they can be found: its backing files, or its extents.
-pub fn files_below(path: &Path) -> Vec<PathBuf> {
-    if !Container::is_virtual(path).unwrap_or(false) {
-        return Vec::new();
-    }
-    // What is wrong with a disk is reported when it is opened.
-    Container::open(path, Access::ReadUnlocked).map_or_else(|_| Vec::new(), |disk| disk.below)
+fn open_unread(path: &Path, access: Access, then: impl Fn(&mut Unread) -> Result<()>) -> Result<Unread> {
+    let is_busy = |error: &Error| matches!(error.downcast_ref(), Some(DiskError::Open(OpenError::Busy(_))));
+    let opened = retry_while(is_busy, || {
+        let mut file = Unread::open(path, access)?;
+        then(&mut file)?;
+        Ok(file)
+    });
+    opened.map_err(|error| explain(path, error))
 }
 
 /// An error of opening a file, with what the user can do if xfskit has it mounted.
@@ -200,7 +280,7 @@ pub fn is_plain(operand: &Path) -> Result<bool> {
         };
     }
     // What is wrong with a file that cannot be read is reported when it is opened.
-    Ok(!Container::is_virtual(path).unwrap_or(false))
+    Ok(!Unread::open(path, Access::ReadUnlocked).is_ok_and(|file| file.is_virtual()))
 }
 
 /// The files of an operand, which need not exist.
@@ -228,6 +308,16 @@ fn canonical_file(path: &Path) -> PathBuf {
 }
 
 impl Shared {
+    /// What is on the disks, which are read when this is called first. `operand` stands in errors.
+    fn disks(&self, operand: &Operand) -> Result<&Disks> {
+        if let Some(disks) = self.disks.get() {
+            return Ok(disks);
+        }
+        let sources = std::mem::take(&mut *lock(&self.sources));
+        let disks = read_disks(operand, sources, self.access)?;
+        Ok(self.disks.get_or_init(|| disks))
+    }
+
     /// Whether it was opened for that access or a larger one.
     fn serves(&self, access: Access) -> bool {
         match access {
@@ -259,12 +349,14 @@ fn take(shared: &Arc<Shared>, operand: &Operand, chosen: Chosen, access: Access)
     let name = Operand { paths: operand.paths.clone(), part: named }.to_string();
     let before = operand.paths.iter().filter_map(|path| confined::holders_before(&std::fs::metadata(path).ok()?));
     let mut holders: Vec<Holder> = before.flatten().collect();
+    let disks = shared.disks(operand)?;
     if holders.is_empty() {
-        holders = shared.disks.holders().to_vec();
+        holders = disks.holders().to_vec();
     }
     let device =
         Arc::new(PartDevice { device: Arc::clone(&chosen.device), access, chosen, shared: Arc::clone(shared) });
-    let elsewhere = shared.disks.elsewhere();
+    // Without rights a folder may be hidden.
+    let elsewhere = if shared.elsewhere.is_empty() { disks.elsewhere() } else { shared.elsewhere.clone() };
     Ok(Some(Opened { device, name, holders, elsewhere }))
 }
 

@@ -4,7 +4,7 @@
 use crate::args::Overwrite;
 use crate::exit::Usage;
 use crate::image::open_device;
-use crate::operand;
+use crate::operand::{self, Files};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,17 +12,48 @@ use xfskit::device::{Access, BlockDevice, FileDevice, OpenError};
 use xfskit_disk::Unnamed;
 use xfskit_mkfs::{Extent, disk_format, existing_format, first_data};
 
-/// Opens the part of a disk that an operand names, for writing over it. None for a file or device as it is, which
-/// [`open_existing`] opens, and for a file that does not exist. A part that has something that must not be overwritten
-/// is refused.
+/// What is about to be written over, such as the device of an external journal: open and locked, and not looked at yet.
+pub enum Existing {
+    /// A part of a disk, or a virtual disk.
+    Part(Files),
+    /// A file or device as it is.
+    Whole(FileDevice),
+}
+
+impl Existing {
+    /// Opens what an operand names.
+    ///
+    /// # Errors
+    /// Those of opening.
+    pub fn open(operand: &Path) -> Result<Self> {
+        Ok(match operand::is_plain(operand)? {
+            true => Self::Whole(open_device(operand, Access::Write)?),
+            false => Self::Part(operand::open_files(operand, Access::Write)?),
+        })
+    }
+
+    /// The device, if nothing is on it that must not be overwritten. `path` is the operand.
+    ///
+    /// # Errors
+    /// `Usage`; those of reading it.
+    pub fn into_device(self, path: &Path, overwrite: Overwrite) -> Result<Arc<dyn BlockDevice>> {
+        match self {
+            Self::Part(files) => choose_part(path, files, overwrite),
+            Self::Whole(device) => {
+                verify_existing(path, &device, overwrite, None)?;
+                Ok(Arc::new(device))
+            }
+        }
+    }
+}
+
+/// The part of a disk that an operand names, for writing over it. A part that has something that must not be
+/// overwritten is refused.
 ///
 /// # Errors
-/// `Usage`; those of opening.
-pub fn open_existing_part(operand: &Path, overwrite: Overwrite) -> Result<Option<Arc<dyn BlockDevice>>> {
-    if operand::is_plain(operand)? {
-        return Ok(None);
-    }
-    let opened = operand::open(operand, Access::Write, Unnamed::WholeDisk)?;
+/// `Usage`; those of reading it.
+pub fn choose_part(operand: &Path, files: Files, overwrite: Overwrite) -> Result<Arc<dyn BlockDevice>> {
+    let opened = files.choose(Unnamed::WholeDisk)?;
     if overwrite != Overwrite::Anything {
         let shown = || opened.name.clone();
         let found = disk_format(&*opened.device).with_context(shown)?;
@@ -31,18 +62,7 @@ pub fn open_existing_part(operand: &Path, overwrite: Overwrite) -> Result<Option
         let extent = if operand::files(operand).iter().all(is_file) { Extent::File } else { Extent::Disk };
         verify_overwritable(&opened.name, &*opened.device, found, extent, overwrite).with_context(shown)?;
     }
-    Ok(Some(opened.device))
-}
-
-/// As [`open_existing_part`], for a file or device too: the device of an external journal.
-///
-/// # Errors
-/// As [`open_existing`].
-pub fn open_existing_log(operand: &Path, overwrite: Overwrite) -> Result<Arc<dyn BlockDevice>> {
-    match open_existing_part(operand, overwrite)? {
-        Some(device) => Ok(device),
-        None => Ok(Arc::new(open_existing(operand, overwrite, None)?)),
-    }
+    Ok(opened.device)
 }
 
 /// Opens an existing file or device. One that has something that must not be overwritten, or a file of more than
@@ -51,28 +71,29 @@ pub fn open_existing_log(operand: &Path, overwrite: Overwrite) -> Result<Arc<dyn
 /// # Errors
 /// `Usage`; those of opening.
 pub fn open_existing(path: &Path, overwrite: Overwrite, size: Option<u64>) -> Result<FileDevice> {
-    open_existing_for(Access::Write, path, overwrite, size)
+    let device = open_device(path, Access::Write)?;
+    verify_existing(path, &device, overwrite, size)?;
+    Ok(device)
 }
 
-/// As [`open_existing`], with another way of writing.
+/// Refuses an open file or device that has something that must not be overwritten, or a file of more than `size` bytes.
 ///
 /// # Errors
-/// As [`open_existing`].
-pub fn open_existing_for(access: Access, path: &Path, overwrite: Overwrite, size: Option<u64>) -> Result<FileDevice> {
-    let device = open_device(path, access)?;
+/// `Usage`; those of reading it.
+pub fn verify_existing(path: &Path, device: &FileDevice, overwrite: Overwrite, size: Option<u64>) -> Result<()> {
     if overwrite == Overwrite::Anything {
-        return Ok(device);
+        return Ok(());
     }
     let io_error = |source| OpenError::Io { path: path.into(), source };
     let shown = path.display();
     let found = match overwrite {
-        Overwrite::Unformatted => disk_format(&device),
-        _ => existing_format(&device),
+        Overwrite::Unformatted => disk_format(device),
+        _ => existing_format(device),
     };
     let found = found.map_err(io_error)?;
     let is_file = device.metadata().map_err(io_error)?.is_file();
     let extent = if is_file { Extent::File } else { Extent::Disk };
-    let verified = verify_overwritable(&shown.to_string(), &device, found, extent, overwrite);
+    let verified = verify_overwritable(&shown.to_string(), device, found, extent, overwrite);
     verified.map_err(|error| match error.downcast() {
         Ok(source) => io_error(source).into(),
         Err(error) => error,
@@ -82,7 +103,7 @@ pub fn open_existing_for(access: Access, path: &Path, overwrite: Overwrite, size
     if let Some(size) = size.filter(|size| is_cut && *size < bytes) {
         return Err(Usage(format!("{shown}: it has {bytes} bytes, and would be cut to {size}; -f does it")).into());
     }
-    Ok(device)
+    Ok(())
 }
 
 /// Refuses a device with a known format, and unless that is all that counts, with any data.

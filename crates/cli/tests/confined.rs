@@ -3,6 +3,7 @@
 mod common;
 
 use common::mounts::{prepared, server_of, signal, wait_for_end};
+use common::trace::{self, SIGNATURE_BYTES, Traced};
 use common::{fails, ok, xfskit};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -167,44 +168,10 @@ const COMMANDS: &[&str] = &[
 ];
 /// Commands that parse no image of others.
 const UNCONFINED: &[&str] = &["mount", "umount", "stats", "crash-test", "bench", "man", "completions", "help"];
-/// How much of an image may be read before.
-const SIGNATURE_BYTES: u64 = 512;
-
-/// What a traced command did: whether it had given up its rights when it read the image; and what it was refused.
-struct Traced {
-    has_entered: bool,
-    read_before: u64,
-    read_after: u64,
-    refused: Vec<String>,
-}
-
 fn traced(line: &str, image: &Path, dir: &Path) -> Option<Traced> {
-    let calls = dir.join("calls");
-    let mut strace = std::process::Command::new("strace");
-    strace.args(["-f", "-y", "-o"]).arg(&calls).arg(env!("CARGO_BIN_EXE_xfskit")).env("TZ", "UTC");
     let line = line.replace("DIR", dir.to_str().unwrap()).replace("IMAGE", image.to_str().unwrap());
-    let output = strace.args(line.split_whitespace()).stdin(std::process::Stdio::null()).output().ok()?;
-    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
-    let mut traced = Traced { has_entered: false, read_before: 0, read_after: 0, refused: Vec::new() };
-    let (mut is_landlocked, mut filters) = (false, 0);
-    let named = format!("<{}>", image.canonicalize().unwrap().display());
-    for call in fs::read_to_string(&calls).unwrap().lines() {
-        is_landlocked |= call.contains("landlock_restrict_self(") && call.ends_with("= 0");
-        filters += usize::from(call.contains("seccomp(SECCOMP_SET_MODE_FILTER") && call.ends_with("= 0"));
-        traced.has_entered = is_landlocked && filters == 3;
-        let is_refused = [" = -1 EPERM", " = -1 EACCES"].iter().any(|refusal| call.contains(refusal));
-        // Whose file a loop device has was asked before, and is asked again.
-        if traced.has_entered && is_refused && !call.contains("\"/dev/loop") {
-            traced.refused.push(call.into());
-        }
-        let is_read = call.contains(" pread64(") || call.contains(" preadv2(") || call.contains(" read(");
-        if is_read && call.contains(&named) {
-            let bytes: u64 = call.rsplit(' ').next().unwrap().parse().unwrap_or(0);
-            let read = if traced.has_entered { &mut traced.read_after } else { &mut traced.read_before };
-            *read = (*read).max(bytes);
-        }
-    }
-    Some(traced)
+    let arguments: Vec<&str> = line.split_whitespace().collect();
+    trace::traced(&arguments, &[image.into()], &dir.join("calls"))
 }
 
 fn prepare(image: &Path, dir: &Path) {
@@ -231,11 +198,11 @@ fn every_command_gives_up_its_rights_before_it_reads_an_image() {
     prepare(&image, &dir);
     for line in COMMANDS {
         let Some(traced) = traced(line, &image, &dir) else { return skip("this machine has no strace") };
-        assert!(traced.has_entered, "{line}");
+        assert_eq!(traced.entered, 1, "{line}");
         assert!(traced.refused.is_empty(), "{line}: {:#?}", traced.refused);
-        // `mkfs` looks at what it overwrites, to refuse it.
+        assert!(traced.before.is_empty(), "{line}: {:#?}", traced.before);
+        // With `-f`, `mkfs` need not look at what it overwrites.
         if !line.starts_with("mkfs") {
-            assert!(traced.read_before <= SIGNATURE_BYTES, "{line}: {} bytes", traced.read_before);
             assert!(traced.read_after > SIGNATURE_BYTES, "{line}: {} bytes", traced.read_after);
         }
     }
@@ -243,7 +210,41 @@ fn every_command_gives_up_its_rights_before_it_reads_an_image() {
         reference.repair_finds_nothing(&image);
     }
     let Some(traced) = traced("--no-sandbox info IMAGE", &image, &dir) else { return };
-    assert!(!traced.has_entered);
+    assert_eq!(traced.entered, 0);
+}
+
+/// Commands, and the capabilities of root that they keep besides those to open the image again: to read and to give
+/// attributes, and owners.
+const CAPABILITIES: &[(&str, &[&str])] = &[
+    ("ls IMAGE /", &[]),
+    ("touch IMAGE /file", &[]),
+    ("export IMAGE / -o DIR/archive.tar -f", &[]),
+    ("import IMAGE /dir --from DIR/copied", &["CAP_SYS_ADMIN"]),
+    ("import IMAGE /dir --from DIR/copied --no-xattrs", &[]),
+    ("cp -a IMAGE:/ DIR/copied", &["CAP_SYS_ADMIN", "CAP_SETFCAP", "CAP_CHOWN"]),
+    ("cp -a --no-xattrs IMAGE:/ DIR/copied", &["CAP_CHOWN"]),
+    ("cp -a --no-xattrs DIR/copied IMAGE:/", &[]),
+    ("mkfs -q -f IMAGE --from DIR/copied --size 512M", &["CAP_SYS_ADMIN"]),
+    ("mkfs -q -f IMAGE --size 512M", &[]),
+];
+
+#[test]
+fn root_keeps_the_capabilities_that_a_command_needs() {
+    if !has_seccomp() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let scratch = xfskit_testkit::scratch();
+    let (image, dir) = (scratch.file("a.img"), scratch.file("dir"));
+    fs::create_dir(&dir).unwrap();
+    prepare(&image, &dir);
+    for (line, kept) in CAPABILITIES {
+        let Some(traced) = traced(line, &image, &dir) else { return skip("this machine has no strace") };
+        assert!(traced.refused.is_empty(), "{line}: {:#?}", traced.refused);
+        for capability in ["CAP_SYS_ADMIN", "CAP_SETFCAP", "CAP_CHOWN"] {
+            let is_kept = traced.capabilities.contains(capability);
+            assert_eq!(is_kept, kept.contains(&capability), "{line}: {capability}: {}", traced.capabilities);
+        }
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod common;
 
 use common::mount_helper::{Fault, MountHelper};
 use common::mounts::{Prepared, prepared_for_root};
+use common::trace::{SIGNATURE_BYTES, Traced, strace};
 use common::{disks, ok, xfskit};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -24,6 +25,8 @@ struct Service {
     at: Prepared,
     /// The command where nobody may start it.
     program: tempfile::TempDir,
+    /// Where the calls of the server are noted.
+    calls: Option<PathBuf>,
 }
 
 struct Ended {
@@ -37,12 +40,19 @@ fn prepared() -> Option<Service> {
     let at = prepared_for_root()?;
     let program = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o755)).tempdir_in("/tmp").unwrap();
     fs::copy(env!("CARGO_BIN_EXE_xfskit"), program.path().join("xfskit")).unwrap();
-    Some(Service { at, program })
+    Some(Service { at, program, calls: None })
 }
 
 impl Service {
     fn start(&self, socket: std::os::fd::OwnedFd) -> Child {
-        let mut command = Command::new("unshare");
+        let mut command = match &self.calls {
+            Some(calls) => {
+                let mut strace = strace(calls);
+                strace.arg("unshare");
+                strace
+            }
+            None => Command::new("unshare"),
+        };
         command.args(["--mount", "--net", "sh", "-c", CONFINED]).arg(self.program.path().join("xfskit"));
         command.stdin(socket).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
@@ -167,6 +177,33 @@ fn parts_of_disks_and_files_below_them_are_opened_by_the_helper() {
     overlay("../base.qcow2", &stray);
     let (code, why) = service.refused(Fault::None, stray.to_str().unwrap(), "ro");
     assert!(code.is_some_and(|code| code > 0) && why.contains("another folder"), "{code:?} {why}");
+}
+
+/// What a header names is opened by the helper when the server can open nothing itself.
+#[test]
+fn a_server_reads_no_table_and_no_header_before_it_gives_up_its_rights() {
+    let Some(mut service) = prepared() else { return };
+    if !disks::have(&["qemu-img", "sfdisk", "mkfs.ext4", "strace"]) {
+        return;
+    }
+    let base = disks::table(&service.at.scratch, "base.img", disks::GPT, disks::MIB);
+    let top = service.at.scratch.file("top.qcow2");
+    let create = ["create", "-q", "-f", "qcow2", "-F", "raw", "-b", "base.img", top.to_str().unwrap()];
+    disks::run("qemu-img", &create);
+    let part = format!("{}#2", top.display());
+    ok(&format!("mkfs -q --small {part}"), &service.at.image);
+    service.calls = Some(service.at.scratch.file("calls"));
+    for operand in [part, service.image().to_owned()] {
+        let (server, _) = service.mount(&operand, "rw");
+        fs::create_dir(service.at.dir.join("new")).unwrap();
+        service.at.line("umount DIR");
+        assert!(server.wait_with_output().unwrap().status.success());
+        let images = [top.clone(), base.clone(), service.at.image.clone()];
+        let traced = Traced::of(service.calls.as_ref().unwrap(), &images);
+        assert_eq!(traced.entered, 1, "{operand}");
+        assert!(traced.before.is_empty(), "{operand}: {:#?}", traced.before);
+        assert!(traced.read_after > SIGNATURE_BYTES, "{operand}");
+    }
 }
 
 #[test]

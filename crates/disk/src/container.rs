@@ -10,7 +10,9 @@
 use crate::bytes::head;
 use crate::error::{DiskError, attach};
 use crate::qcow2::{MAGIC, Qcow2Device};
+use crate::unread::Unread;
 use crate::vmdk::{self, VmdkDevice};
+use imago::file::File as ImagoFile;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -78,7 +80,7 @@ fn refused_format(first: &[u8], last: &[u8]) -> Option<(&'static str, &'static s
 /// The first and the last sector of a device, as far as they are there and can be read.
 fn ends(device: &dyn BlockDevice) -> (Vec<u8>, Vec<u8>) {
     // An unreadable sector says nothing of the format: who reads the contents reports it.
-    let first = head(device, 0, 512).unwrap_or_default();
+    let first = head(device, 0, SIGNATURE_BYTES).unwrap_or_default();
     let last = device.size_bytes().checked_sub(512).and_then(|offset| head(device, offset, 512).ok());
     (first, last.unwrap_or_default())
 }
@@ -86,8 +88,31 @@ fn ends(device: &dyn BlockDevice) -> (Vec<u8>, Vec<u8>) {
 /// What opens a file or block device, with its locks.
 pub type Opener<'a> = &'a dyn Fn(&Path, Access) -> Result<FileDevice, OpenError>;
 
-fn open_file(path: &Path, access: Access) -> Result<FileDevice, OpenError> {
-    FileDevice::open(path, access)
+/// How much of a file is read to find its signature.
+pub(crate) const SIGNATURE_BYTES: usize = 512;
+
+/// The formats of their own that are handled here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signature {
+    Qcow2,
+    Vmdk,
+    Other,
+}
+
+impl Signature {
+    /// That of the first bytes of a file.
+    pub(crate) fn of(first: &[u8]) -> Self {
+        match first {
+            _ if first.starts_with(MAGIC) => Self::Qcow2,
+            _ if first.starts_with(vmdk::SIGNATURE) => Self::Vmdk,
+            _ => Self::Other,
+        }
+    }
+
+    /// That of a file. One that cannot be read has none: who reads its contents reports it.
+    pub(crate) fn read(file: &FileDevice) -> Self {
+        Self::of(&head(file, 0, SIGNATURE_BYTES).unwrap_or_default())
+    }
 }
 
 impl Container {
@@ -97,10 +122,10 @@ impl Container {
     /// `Refused` for an export that is itself a virtual disk in a format of its own.
     pub fn of_device(path: &Path, device: Arc<dyn BlockDevice>) -> Result<Self, DiskError> {
         let (first, last) = ends(&*device);
-        let inner = match refused_format(&first, &last) {
-            None if first.starts_with(MAGIC) => Some(("a qcow2 image", "qcow2")),
-            None if first.starts_with(vmdk::SIGNATURE) => Some(("a VMDK image", "vmdk")),
-            found => found,
+        let inner = match (refused_format(&first, &last), Signature::of(&first)) {
+            (None, Signature::Qcow2) => Some(("a qcow2 image", "qcow2")),
+            (None, Signature::Vmdk) => Some(("a VMDK image", "vmdk")),
+            (found, _) => found,
         };
         let path: PathBuf = path.into();
         if let Some((what, format)) = inner {
@@ -110,55 +135,47 @@ impl Container {
         Ok(Self { path, format: Format::Raw, below: Vec::new(), device, holders: Vec::new() })
     }
 
-    /// Whether a file has the signature of a format of its own that is handled here.
-    ///
-    /// # Errors
-    /// Those of opening and reading it.
-    pub fn is_virtual(path: &Path) -> Result<bool, DiskError> {
-        let file = FileDevice::open(path, Access::ReadUnlocked)?;
-        let first = head(&file, 0, 512).map_err(|source| DiskError::io(path, source))?;
-        Ok(first.starts_with(MAGIC) || first.starts_with(vmdk::SIGNATURE))
-    }
-
     /// Opens a file or block device, and finds out by its signature what it is.
     ///
     /// # Errors
     /// [`DiskError`]: a missing or busy file, or a format that is refused.
     pub fn open(path: &Path, access: Access) -> Result<Self, DiskError> {
-        let file = FileDevice::open(path, access)?;
-        if head(&file, 0, 512).is_ok_and(|first| first.starts_with(vmdk::SIGNATURE)) {
-            let device = VmdkDevice::open(path, file, access)?;
-            let below = device.extents().map(Path::to_path_buf).collect();
-            let (path, device, holders) = (path.into(), Arc::new(device), Vec::new());
-            return Ok(Self { path, format: Format::Vmdk, below, device, holders });
-        }
-        Self::over(path, file, access, &open_file)
+        Unread::open(path, access)?.read()
     }
 
-    /// As [`Self::open`], for a process that cannot open files: `opener` opens this one, and those below it.
-    ///
-    /// # Errors
-    /// As [`Self::open`]; those of `opener`; `Refused` for VMDK, which is opened by its name.
-    pub fn open_by(path: &Path, access: Access, opener: Opener<'_>) -> Result<Self, DiskError> {
-        Self::over(path, opener(path, access)?, access, opener)
-    }
-
-    fn over(path: &Path, file: FileDevice, access: Access, opener: Opener<'_>) -> Result<Self, DiskError> {
+    /// The disk in an open file. Those below a virtual disk are opened by `opener`; a descriptor of vmdk is read
+    /// through `named`.
+    pub(crate) fn of_file(
+        path: &Path,
+        file: FileDevice,
+        named: Option<ImagoFile>,
+        access: Access,
+        opener: Opener<'_>,
+    ) -> Result<Self, DiskError> {
         let (first, last) = ends(&file);
-        let path: PathBuf = path.into();
-        if first.starts_with(MAGIC) {
-            let device = Qcow2Device::open(&path, file, access, opener)?;
-            let below = device.chain().skip(1).map(Path::to_path_buf).collect();
-            return Ok(Self { path, format: Format::Qcow2, below, device: Arc::new(device), holders: Vec::new() });
-        }
-        if first.starts_with(vmdk::SIGNATURE) {
-            let what = "a VMDK image, which a process that sees no files cannot open".into();
-            return Err(DiskError::Refused { what, advice: attach(&path, "vmdk"), path });
+        let of = |format, below: Vec<PathBuf>, device: Arc<dyn BlockDevice>, holders| {
+            Ok(Self { path: path.into(), format, below, device, holders })
+        };
+        match Signature::of(&first) {
+            Signature::Qcow2 => {
+                let device = Qcow2Device::open(path, file, access, opener)?;
+                let below = device.chain().skip(1).map(Path::to_path_buf).collect();
+                return of(Format::Qcow2, below, Arc::new(device), Vec::new());
+            }
+            Signature::Vmdk => {
+                let Some(named) = named else {
+                    return Err(vmdk::refused(path, "a VMDK image, which is opened by its name".into()));
+                };
+                let device = VmdkDevice::open(path, file, named, access, opener)?;
+                let below = device.extents().map(Path::to_path_buf).collect();
+                return of(Format::Vmdk, below, Arc::new(device), Vec::new());
+            }
+            Signature::Other => {}
         }
         if let Some((what, format)) = refused_format(&first, &last) {
-            return Err(DiskError::Refused { what: what.into(), advice: attach(&path, format), path });
+            return Err(DiskError::Refused { what: what.into(), advice: attach(path, format), path: path.into() });
         }
         let holders = file.holders().to_vec();
-        Ok(Self { path, format: Format::Raw, below: Vec::new(), device: Arc::new(file), holders })
+        of(Format::Raw, Vec::new(), Arc::new(file), holders)
     }
 }

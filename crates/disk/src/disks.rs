@@ -8,6 +8,7 @@
 //! Everything is read when the operand is opened, and nothing is written. [`Disks::find`] then gives one device. How
 //! the tree is shown is in `tree`.
 
+use crate::below::is_elsewhere;
 use crate::container::{Container, Format};
 use crate::contents::{Contents, LVM_MEMBER, contents};
 use crate::error::{DiskError, PartFault};
@@ -211,9 +212,8 @@ impl Disks {
     /// Files below virtual disks (backing files, extents) that lie in other folders than the disk that names them. A
     /// disk that was made to deceive may name any file that the user may read.
     pub fn elsewhere(&self) -> Vec<PathBuf> {
-        let folder = |path: &Path| path.canonicalize().ok().and_then(|path| path.parent().map(Path::to_path_buf));
         let below = self.disks.iter().flat_map(|disk| disk.below.iter().map(|below| (&disk.path, below)));
-        let outside = below.filter(|(disk, below)| folder(disk) != folder(below));
+        let outside = below.filter(|(disk, below)| is_elsewhere(disk, below));
         outside.map(|(_, below)| below.clone()).collect()
     }
 

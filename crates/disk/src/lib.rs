@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! operand     disk.qcow2#3                              `operand`
+//! file        open, locked, and not read yet            `unread`, `below`
 //! container   raw, block device, qcow2, vmdk            `container`, `qcow2`, `vmdk`
 //! table       GPT, MBR with logical partitions          `table`, `gpt`, `mbr`
 //! LVM2        linear and striped volumes                `lvm`, `lvm_text`
@@ -26,6 +27,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod below;
 mod bytes;
 mod container;
 mod contents;
@@ -43,9 +45,11 @@ mod qcow2;
 mod room;
 mod table;
 mod tree;
+mod unread;
 mod vmdk;
 mod window;
 
+pub use below::{Below, Header};
 pub use container::{Container, Format, Opener};
 pub use contents::{Contents, LVM_MEMBER, XFS, contents};
 pub use disks::{Chosen, Disk, Disks, Found, FoundGroup, Unnamed, VolumeKind};
@@ -55,4 +59,5 @@ pub use operand::{Operand, Part};
 pub use qcow2::qcow2_on;
 pub use table::{Partition, Table, TableKind, table};
 pub use tree::Tree;
+pub use unread::Unread;
 pub use window::{Segment, Stripe, Window};

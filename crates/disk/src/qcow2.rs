@@ -22,8 +22,9 @@
 //!
 //! Source of facts: QEMU's docs/interop/qcow2.
 
+use crate::below::{Below, beside};
 use crate::bytes::u64_at;
-use crate::container::Opener;
+use crate::container::{Opener, Signature};
 use crate::error::{DiskError, attach};
 use crate::room::Room;
 use imago::file::File as ImagoFile;
@@ -51,7 +52,7 @@ const MOST_L1_BYTES: u64 = 32 << 20;
 const MOST_REFCOUNT_TABLE_BYTES: u64 = 8 << 20;
 const CLUSTER_BITS: std::ops::RangeInclusive<u32> = 9..=21;
 /// How many files a chain may have.
-const MOST_LAYERS: usize = 32;
+pub(crate) const MOST_LAYERS: usize = 32;
 /// The longest range that is looked at to find data in it.
 const MOST_LOOKUPS: usize = 1024;
 
@@ -383,8 +384,24 @@ fn open_layer(
     Ok(FormatAccess::new(image))
 }
 
+/// What a header names, read through any handle. `path` stands in errors.
+pub(crate) fn below(path: &Path, lower: Lower) -> Result<Below, DiskError> {
+    verify_lower(path, &lower, Access::Read)?;
+    let image = Qcow2::<Lower>::open_image(lower, false).map_err(|source| DiskError::io(path, source))?;
+    let format = image.implicit_backing_format().cloned().unwrap_or_default();
+    Ok(Below {
+        format,
+        names: image.implicit_backing_file().filter(|name| !name.is_empty()).cloned().into_iter().collect(),
+    })
+}
+
+/// Whether a backing file is itself such an image, of which the header of the one above says `format`.
+pub(crate) fn is_layer(format: Option<&str>, file: &FileDevice) -> bool {
+    format == Some("qcow2") || (format.is_none() && Signature::read(file) == Signature::Qcow2)
+}
+
 /// Where a backing file is: a relative name starts at the folder of the file that names it.
-fn backing_path(path: &Path, name: &str) -> Result<PathBuf, DiskError> {
+pub(crate) fn backing_path(path: &Path, name: &str) -> Result<PathBuf, DiskError> {
     let plain = name.strip_prefix("file:").unwrap_or(name);
     let protocol = plain.split_once(':').is_some_and(|(before, _)| !before.contains('/'));
     if protocol {
@@ -392,7 +409,7 @@ fn backing_path(path: &Path, name: &str) -> Result<PathBuf, DiskError> {
             format!("a qcow2 image whose backing file is {:?}, which is not a file", crate::bytes::printable(name));
         return Err(DiskError::Refused { path: path.into(), what, advice: attach(path, "qcow2") });
     }
-    Ok(path.parent().unwrap_or(Path::new("")).join(plain))
+    Ok(beside(path, Path::new(plain)))
 }
 
 fn open_below(path: &Path, format: Option<&str>, chain: &mut Chain<'_>) -> Result<Image, DiskError> {
@@ -401,12 +418,9 @@ fn open_below(path: &Path, format: Option<&str>, chain: &mut Chain<'_>) -> Resul
         return Err(DiskError::Damaged { path: path.into(), what });
     }
     let file = (chain.opener)(path, Access::Read)?;
-    let mut magic = [0; 4];
-    let is_qcow2 = file.size_bytes() >= 4 && file.read(0, &mut magic).is_ok() && magic == MAGIC;
     let lower = lower_file(path, &file)?;
     match format {
-        Some("qcow2") => open_layer(path, file, &lower, Access::Read, chain),
-        None if is_qcow2 => open_layer(path, file, &lower, Access::Read, chain),
+        _ if is_layer(format, &file) => open_layer(path, file, &lower, Access::Read, chain),
         None | Some("raw" | "file") => {
             file.verify_alone(path)?;
             chain.files.push((path.into(), file));

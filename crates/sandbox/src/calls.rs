@@ -21,6 +21,8 @@ use std::collections::BTreeMap;
 /// Which system calls a program makes beyond memory, threads, time, waiting and its open files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Calls {
+    /// None: a program that reads and writes what it has open.
+    Contents,
     /// Opening files: a program that reads and writes the contents of files that exist.
     Files,
     /// The same, and reading trees of files with their attributes.
@@ -219,16 +221,9 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_setsockopt,
     libc::SYS_getsockname,
     libc::SYS_getpeername,
-    // Files by name, for reading: Landlock has the last word.
-    libc::SYS_openat,
+    // What open files are; with a name, what any file is.
     libc::SYS_newfstatat,
     libc::SYS_statx,
-    libc::SYS_statfs,
-    libc::SYS_readlinkat,
-    libc::SYS_faccessat,
-    libc::SYS_faccessat2,
-    libc::SYS_getcwd,
-    libc::SYS_getdents64,
 ];
 
 /// The same where the processor has calls from before these.
@@ -245,12 +240,24 @@ const ALWAYS_OLD: &[c_long] = &[
     libc::SYS_time,
     libc::SYS_stat,
     libc::SYS_lstat,
-    libc::SYS_open,
-    libc::SYS_access,
-    libc::SYS_readlink,
 ];
 #[cfg(not(target_arch = "x86_64"))]
 const ALWAYS_OLD: &[c_long] = &[];
+
+/// Files by name, for reading: Landlock has the last word.
+const NAMES: &[c_long] = &[
+    libc::SYS_openat,
+    libc::SYS_statfs,
+    libc::SYS_readlinkat,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_getcwd,
+    libc::SYS_getdents64,
+];
+#[cfg(target_arch = "x86_64")]
+const NAMES_OLD: &[c_long] = &[libc::SYS_open, libc::SYS_access, libc::SYS_readlink];
+#[cfg(not(target_arch = "x86_64"))]
+const NAMES_OLD: &[c_long] = &[];
 
 /// What a file shows of itself in attributes.
 const FILES: &[c_long] = &[libc::SYS_getxattr, libc::SYS_lgetxattr, libc::SYS_fgetxattr];
@@ -401,12 +408,13 @@ fn allowed(needs: &Needs) -> Result<Rules, SandboxError> {
     let mut rules = without_conditions(&[ALWAYS, ALWAYS_OLD]);
     rules.extend(besides(&needs.more).map(|call| (number(call), Vec::new())));
     let more: &[&[c_long]] = match needs.calls {
-        Calls::Files => &[FILES],
-        Calls::Sources => &[FILES, SOURCES],
-        Calls::Outputs => &[FILES, SOURCES, OUTPUTS, OUTPUTS_OLD],
-        Calls::Trees => &[FILES, SOURCES, OUTPUTS, OUTPUTS_OLD, TREES, TREES_OLD],
-        Calls::Serve(IoUring::Not) => &[SERVES],
-        Calls::Serve(IoUring::Offered) => &[SERVES, RINGS],
+        Calls::Contents => &[],
+        Calls::Files => &[NAMES, NAMES_OLD, FILES],
+        Calls::Sources => &[NAMES, NAMES_OLD, FILES, SOURCES],
+        Calls::Outputs => &[NAMES, NAMES_OLD, FILES, SOURCES, OUTPUTS, OUTPUTS_OLD],
+        Calls::Trees => &[NAMES, NAMES_OLD, FILES, SOURCES, OUTPUTS, OUTPUTS_OLD, TREES, TREES_OLD],
+        Calls::Serve(IoUring::Not) => &[NAMES, NAMES_OLD, SERVES],
+        Calls::Serve(IoUring::Offered) => &[NAMES, NAMES_OLD, SERVES, RINGS],
     };
     rules.extend(without_conditions(more));
     let families: Vec<u64> = needs.more.iter().flat_map(families).collect();
@@ -485,7 +493,8 @@ mod tests {
 
     #[test]
     fn no_call_is_both_forbidden_and_allowed() {
-        for calls in [Calls::Files, Calls::Sources, Calls::Outputs, Calls::Trees, Calls::Serve(IoUring::Offered)] {
+        let kinds = [Calls::Contents, Calls::Files, Calls::Sources, Calls::Outputs, Calls::Trees];
+        for calls in kinds.into_iter().chain([Calls::Serve(IoUring::Offered)]) {
             let rules = allowed(&Needs::new(calls)).unwrap();
             assert!(FORBIDDEN.iter().all(|call| !rules.contains_key(&number(*call))), "{calls:?}");
         }

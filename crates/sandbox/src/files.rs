@@ -9,8 +9,9 @@
 use crate::{Confined, Needs, SandboxError};
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, NetPort, PathBeneath, PathFd,
-    Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
+    Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
 };
+use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 
@@ -57,6 +58,17 @@ fn is_anonymous(fd: &PathFd) -> bool {
     !name.starts_with(b"/") || name.starts_with(b"/memfd:")
 }
 
+/// Adds a rule for what a descriptor stands for. The rule holds by whatever name it is opened, and no name that is
+/// exchanged meanwhile changes what it stands for.
+fn allow(rules: RulesetCreated, fd: impl AsFd, used_for: FileUse) -> Result<RulesetCreated, SandboxError> {
+    let mut access = used_for.access();
+    let data = fd.as_fd().try_clone_to_owned().and_then(|fd| File::from(fd).metadata());
+    if !data.is_ok_and(|data| data.is_dir()) {
+        access &= AccessFs::from_file(KNOWN);
+    }
+    Ok(rules.add_rule(PathBeneath::new(fd, access))?)
+}
+
 /// Restricts the calling thread, and those that it starts, to the files and ports of `needs`.
 pub(crate) fn restrict(needs: &Needs) -> Result<Confined, SandboxError> {
     let mut scope = Scope::from_all(KNOWN);
@@ -81,11 +93,10 @@ pub(crate) fn restrict(needs: &Needs) -> Result<Confined, SandboxError> {
         if is_anonymous(&fd) {
             continue;
         }
-        let mut access = used_for.access();
-        if !path.is_dir() {
-            access &= AccessFs::from_file(KNOWN);
-        }
-        rules = rules.add_rule(PathBeneath::new(fd, access))?;
+        rules = allow(rules, fd, *used_for)?;
+    }
+    for (file, used_for) in &needs.open_files {
+        rules = allow(rules, file, *used_for)?;
     }
     for &port in &needs.ports {
         rules = rules.add_rule(NetPort::new(port, AccessNet::ConnectTcp))?;

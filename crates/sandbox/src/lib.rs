@@ -31,6 +31,7 @@ pub use files::FileUse;
 pub use rustix::thread::CapabilitySet;
 
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 
@@ -54,11 +55,13 @@ pub enum SandboxError {
 }
 
 /// What a process still has to do.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Needs {
     /// Files and folders that may be opened from now on, and for what; a folder stands for all below it. What does not
-    /// exist is left out.
+    /// exist is left out. A name means what it leads to when rights are given up.
     pub files: Vec<(PathBuf, FileUse)>,
+    /// Files that are open and may be opened again, by whatever name they have then.
+    pub open_files: Vec<(File, FileUse)>,
     /// TCP ports to which it connects.
     pub ports: Vec<u16>,
     /// Whether it connects to sockets in the abstract name space.
@@ -76,6 +79,7 @@ impl Needs {
     pub fn new(calls: Calls) -> Self {
         Self {
             files: Vec::new(),
+            open_files: Vec::new(),
             ports: Vec::new(),
             abstract_sockets: false,
             calls,

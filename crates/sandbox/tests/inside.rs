@@ -35,6 +35,14 @@ const TRIES: &[(&str, Calls, Option<i32>, Try)] = &[
         fs::remove_file(at.join("tree/newer"))
     }),
     ("makes a folder without those calls", Calls::Files, Some(REFUSED), |at| fs::create_dir(at.join("tree/dir"))),
+    ("opens a file with what is open alone", Calls::Contents, Some(REFUSED), |at| fs::read(at.join("read")).map(drop)),
+    ("has threads with what is open alone", Calls::Contents, Some(DONE), |_| {
+        std::thread::spawn(|| vec![7; 10 << 20].len()).join().map(drop).map_err(|_| std::io::Error::other("panicked"))
+    }),
+    ("opens again by another name", Calls::Files, Some(DONE), |at| fs::read(at.join("renamed")).map(drop)),
+    ("opens what has taken the name of an open file", Calls::Files, Some(REFUSED), |at| {
+        fs::read(at.join("open")).map(drop)
+    }),
     ("starts a program", Calls::Trees, Some(REFUSED), |_| Command::new("/bin/true").status().map(drop)),
     ("connects", Calls::Trees, None, |_| TcpStream::connect("127.0.0.1:9").map(drop)),
     ("has threads", Calls::Files, Some(DONE), |_| {
@@ -74,6 +82,11 @@ fn needs(at: &Path, calls: Calls) -> Needs {
         ("/proc/thread-self/status".into(), FileUse::Read),
         (at.join("missing"), FileUse::Read),
     ];
+    // Its name is exchanged when it is open.
+    let open = File::open(at.join("open")).unwrap();
+    fs::rename(at.join("open"), at.join("renamed")).unwrap();
+    fs::write(at.join("open"), "another").unwrap();
+    needs.open_files.push((open, FileUse::Read));
     needs
 }
 
@@ -121,7 +134,7 @@ fn outcome(what: &str, at: &Path) -> ExitStatus {
 
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    for name in ["read", "written", "other"] {
+    for name in ["read", "written", "other", "open"] {
         fs::write(folder.path().join(name), "contents").unwrap();
     }
     fs::create_dir(folder.path().join("tree")).unwrap();

@@ -11,8 +11,10 @@ use super::trees::{Reads, Trees, adjust};
 use crate::args::{MkfsArgs, Placement, Space};
 use crate::confined;
 use crate::exit::Usage;
+use crate::image::open_device;
+use crate::network;
 use crate::operand;
-use crate::overwrite::{open_existing_for, open_existing_log};
+use crate::overwrite::{Existing, choose_part, verify_existing};
 use crate::private::{self, Watched};
 use crate::progress::CopyBar;
 use crate::text::parse_size;
@@ -22,11 +24,12 @@ use anyhow::{Context, Result};
 use std::fs::Metadata;
 use std::path::Path;
 use std::sync::Arc;
-use xfskit::device::{BlockDevice, FileDevice, OpenError};
+use xfskit::device::{Access, BlockDevice, FileDevice, OpenError};
 use xfskit::ondisk::{Superblock, Timestamp};
 use xfskit::volume::{Environment, SystemEnvironment};
 use xfskit::volume::{Error, MountOptions, Volume};
 use xfskit_mkfs::{InodeSize, Options, make, verify};
+use xfskit_sandbox::FileUse;
 use xfskit_transfer::{Adjust, FixedEnvironment, ImageSink, Losses, Needs, Shape, TransferError, survey, transfer};
 
 /// How often an image that turned out too small is made again with a larger size.
@@ -93,9 +96,11 @@ impl<'a> Fill<'a> {
 
     fn run(&self) -> Result<Filled> {
         let args = self.args;
+        self.keep_log()?;
         if let Some(part) = open_part(args)? {
             verify_no_room(args)?;
             confined::enter()?;
+            let part = choose_part(&args.image, part, args.overwrite())?;
             let trees = self.find_trees(Reads::Once)?;
             let files = self.check_room(&trees, part.size_bytes())?;
             return self.fill_device(part, None, &trees, files);
@@ -113,14 +118,11 @@ impl<'a> Fill<'a> {
             verify_no_room(args)?;
         }
         // The existing file is locked until the image is complete.
-        let held = match &existing {
-            Some(_) => {
-                let size = size.filter(|size| *size > 0);
-                Some(open_existing_for(args.access(), &args.image, args.overwrite(), size)?)
-            }
-            None => None,
-        };
+        let held = existing.as_ref().map(|_| open_device(&args.image, args.access())).transpose()?;
         confined::enter()?;
+        if let Some(held) = &held {
+            verify_existing(&args.image, held, args.overwrite(), size.filter(|size| *size > 0))?;
+        }
         let is_file = existing.as_ref().is_none_or(Metadata::is_file);
         match held {
             Some(device) if !is_file || args.placement == Placement::InPlace => {
@@ -134,6 +136,17 @@ impl<'a> Fill<'a> {
                 self.fill_new(held.map(Arc::new), size)
             }
         }
+    }
+
+    /// Lets the files of an external journal be opened by each attempt, and those below them.
+    fn keep_log(&self) -> Result<()> {
+        let files = self.options.log_device.iter().flat_map(|log| operand::files(log));
+        for file in files.filter(|file| confined::is_ahead() && !network::is_address(file)) {
+            let opened = operand::open_with_below(&file, Access::ReadUnlocked)?;
+            confined::keep(opened.file(), FileUse::Write)?;
+            opened.below().try_for_each(|(_, below)| confined::keep(below, FileUse::Read))?;
+        }
+        Ok(())
     }
 
     /// Fills a device, or a file that stays the same file. With `size` the file gets that size, and is zeros first.
@@ -294,7 +307,7 @@ impl<'a> Fill<'a> {
         // Each attempt makes the same image.
         let env = environment(options)?;
         let log = options.log_device.as_deref();
-        let log = log.map(|path| open_existing_log(path, args.overwrite())).transpose()?;
+        let log = log.map(|path| Existing::open(path)?.into_device(path, args.overwrite())).transpose()?;
         let mut source = trees.open(&written, &self.adjust, self.env.now())?;
         let superblock = make(device, log.as_deref(), options, env.now()).with_context(shown)?;
         let filesystem = Volume::open_in(device.clone(), log, MountOptions::default(), env).with_context(shown)?;

@@ -6,19 +6,21 @@ use super::info::summary_of;
 use crate::args::{MkfsArgs, Placement};
 use crate::confined;
 use crate::exit::Usage;
+use crate::image::open_device;
 use crate::needs;
-use crate::overwrite::{open_existing_for, open_existing_log, open_existing_part};
+use crate::operand::{Files, is_plain, open_files};
+use crate::overwrite::{Existing, choose_part, verify_existing};
 use crate::screen::{report, say, say_part};
 use crate::text::parse_size;
 use crate::unnamed::sync_names;
 use crate::xfsprogs::config;
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 use serde_json::json;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
-use xfskit::device::{BlockDevice, FileDevice, share_storage};
+use xfskit::device::{Access, BlockDevice, FileDevice, share_storage};
 use xfskit::ondisk::Superblock;
 use xfskit::volume::{Caller, Environment, MountOptions, SetAttr, SystemEnvironment, Volume};
 use xfskit_mkfs::{Options, Reader, make, set_aside, verify};
@@ -71,17 +73,22 @@ fn make_empty(args: &MkfsArgs, options: &Options) -> Result<Superblock> {
         Some(epoch) => epoch,
         None => SystemEnvironment::default().now(),
     };
-    let log = options.log_device.as_deref().map(|path| open_existing_log(path, args.overwrite())).transpose()?;
+    let log = options.log_device.as_deref().map(|path| Ok::<_, Error>((path, Existing::open(path)?))).transpose()?;
+    let look_at = |(path, log): (&Path, Existing)| log.into_device(path, args.overwrite());
     if let Some(part) = open_part(args)? {
         confined::enter()?;
+        let log = log.map(look_at).transpose()?;
+        let part = choose_part(&args.image, part, args.overwrite())?;
         let made = make(&part, log.as_deref(), options, now).map_err(anyhow::Error::from).and_then(|superblock| {
             own_root(args, options, part, log)?;
             Ok(superblock)
         });
         return made.with_context(|| args.image.display().to_string());
     }
-    let (device, made) = open_target(args, options, log.as_deref())?;
+    let held = args.image.exists().then(|| open_device(&args.image, args.access())).transpose()?;
     confined::enter()?;
+    let log = log.map(look_at).transpose()?;
+    let (device, made) = open_target(args, options, held, log.as_deref())?;
     let own = device.metadata().with_context(|| args.image.display().to_string())?;
     let device = Arc::new(device);
     let result = make(&device, log.as_deref(), options, now).map_err(anyhow::Error::from).and_then(|superblock| {
@@ -99,14 +106,18 @@ fn make_empty(args: &MkfsArgs, options: &Options) -> Result<Superblock> {
     result.with_context(|| args.image.display().to_string())
 }
 
-/// The part of a disk that the operand names, if it does not name a file or device as it is.
+/// The files of the part of a disk that the operand names, if it does not name a file or device as it is. Nothing of
+/// them is read yet.
 ///
 /// # Errors
 /// `Usage` for a size, which a part has itself, and for a new file with the name of a virtual disk, which would not be
-/// one; as [`open_existing_part`].
-pub fn open_part(args: &MkfsArgs) -> Result<Option<Arc<dyn BlockDevice>>> {
+/// one; as [`open_files`].
+pub fn open_part(args: &MkfsArgs) -> Result<Option<Files>> {
     verify_no_new_device(&args.image)?;
-    let part = open_existing_part(&args.image, args.overwrite())?;
+    let part = match is_plain(&args.image)? {
+        true => None,
+        false => Some(open_files(&args.image, Access::Write)?),
+    };
     let extension = args.image.extension().and_then(OsStr::to_str).filter(|extension| VIRTUAL.contains(extension));
     if part.is_none() && !args.image.exists() && extension.is_some() {
         let image = args.image.display();
@@ -207,23 +218,29 @@ fn options(args: &MkfsArgs) -> Result<Options> {
     Ok(options)
 }
 
-/// The device, and whether this command has made its file. With invalid options nothing is made, cut or overwritten.
-fn open_target(args: &MkfsArgs, options: &Options, log: Option<&dyn BlockDevice>) -> Result<(FileDevice, bool)> {
+/// The device, and whether this command has made its file; `held` is the file that exists. With invalid options nothing
+/// is made, cut or overwritten.
+fn open_target(
+    args: &MkfsArgs,
+    options: &Options,
+    held: Option<FileDevice>,
+    log: Option<&dyn BlockDevice>,
+) -> Result<(FileDevice, bool)> {
     let size = args.size.as_deref().map(parse_size).transpose().map_err(Usage)?;
     // The size of the data section is also that of a new file.
-    let size = size.or_else(|| options.data_bytes().filter(|_| !args.image.exists()));
+    let size = size.or_else(|| options.data_bytes().filter(|_| held.is_none()));
     let log_bytes = log.map(BlockDevice::size_bytes);
     let fits = |bytes: u64, sector_bytes: usize| {
         verify(options, bytes, sector_bytes, log_bytes).with_context(|| args.image.display().to_string())
     };
-    match (args.image.exists(), size) {
-        (false, None) => Err(Usage(format!("{}: no such file; --size makes one", args.image.display())).into()),
-        (false, Some(size)) => {
+    match (held, size) {
+        (None, None) => Err(Usage(format!("{}: no such file; --size makes one", args.image.display())).into()),
+        (None, Some(size)) => {
             fits(size, FILE_SECTOR_BYTES)?;
             Ok((FileDevice::create_new(&args.image, size)?, true))
         }
-        (true, size) => {
-            let mut device = open_existing_for(args.access(), &args.image, args.overwrite(), size)?;
+        (Some(mut device), size) => {
+            verify_existing(&args.image, &device, args.overwrite(), size)?;
             if let Some(size) = size
                 && std::fs::metadata(&args.image).is_ok_and(|data| data.is_file())
             {

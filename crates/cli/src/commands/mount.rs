@@ -26,7 +26,6 @@ use crate::exit::Reported;
 use anyhow::{Context, Result, bail};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write, stdout};
-use std::os::fd::RawFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use xfskit_fuse::MountError;
@@ -39,35 +38,16 @@ const READY: &str = "ready";
 /// Runs `mount`.
 pub fn run(args: &MountArgs) -> Result<()> {
     if args.service {
-        close_inherited();
         return service::run();
     }
     if remount::is_asked_for(&args.options) {
         return remount::run(&args.image, &args.mount_point, &args.options);
-    }
-    if args.server || args.server_process {
-        close_inherited();
     }
     let settings = MountSettings::parse(&args.options)?;
     match (args.server_process, args.foreground || args.server) {
         (true, _) => server::run(args, settings),
         (false, true) => parent::run(args, settings),
         (false, false) => start_parent(args),
-    }
-}
-
-/// Closes the files that this process has inherited: a server would keep them open as long as it runs. This program has
-/// no files open yet but the standard ones.
-fn close_inherited() {
-    let open: Vec<RawFd> = std::fs::read_dir("/proc/self/fd")
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .filter(|number| *number > 2)
-        .collect();
-    for number in open {
-        // One of the numbers was that of the directory that was read.
-        let _ = nix::unistd::close(number);
     }
 }
 

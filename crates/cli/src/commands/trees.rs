@@ -33,7 +33,7 @@ enum Tree {
     Stream(PathBuf),
     /// Such a stream, copied to a file without a name so that it can be read more than once.
     Spooled(Unnamed),
-    Protofile(ProtoArgs),
+    Protofile(ProtoArgs, Vec<u8>),
     Container(ContainerImage),
 }
 
@@ -76,7 +76,10 @@ impl Trees {
     pub fn of_proto(proto: &ProtoArgs) -> Result<Self> {
         let path = proto.path.clone();
         let is_dir = std::fs::metadata(&path).map_err(|source| OpenError::Io { path: path.clone(), source })?.is_dir();
-        let tree = if is_dir { Tree::Folder(path) } else { Tree::Protofile(proto.clone()) };
+        let tree = match is_dir {
+            true => Tree::Folder(path),
+            false => Tree::Protofile(proto.clone(), ProtoSource::read_text(&path)?),
+        };
         Ok(Self { trees: vec![tree], whiteouts: Whiteouts::AreFiles })
     }
 
@@ -172,9 +175,9 @@ impl Tree {
                 file.rewind().context("standard input")?;
                 tar(Box::new(file), Path::new("standard input"))?
             }
-            Self::Protofile(proto) => {
+            Self::Protofile(proto, text) => {
                 let slashes = if proto.slashes_are_spaces { Slashes::AreBlanks } else { Slashes::AreRefused };
-                Box::new(ProtoSource::new(&proto.path, slashes, now)?)
+                Box::new(ProtoSource::parse(&proto.path, text, slashes, now)?)
             }
             Self::Container(image) => Box::new(image.source()),
         })

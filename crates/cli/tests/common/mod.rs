@@ -6,6 +6,7 @@ pub mod loops;
 pub mod mount_helper;
 pub mod mounts;
 pub mod pages;
+pub mod trace;
 pub mod trees;
 
 use std::ffi::OsStr;

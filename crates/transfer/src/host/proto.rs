@@ -65,11 +65,11 @@ enum EntryKind {
 }
 
 impl ProtoSource {
-    /// Reads a protofile. `now` is the time of everything.
+    /// Reads the text of a protofile, which may be a pipe, and be needed several times.
     ///
     /// # Errors
-    /// `Host` when it cannot be read, `BadText` when it makes no sense.
-    pub fn new(path: &Path, slashes: Slashes, now: Timestamp) -> Result<Self> {
+    /// `Host` when it cannot be read, `BadText` when it is too long.
+    pub fn read_text(path: &Path) -> Result<Vec<u8>> {
         let read = |source| TransferError::Host { path: path.display().to_string(), what: "reading it", source };
         let mut text = Vec::new();
         File::open(path).map_err(read)?.take(MAX_BYTES + 1).read_to_end(&mut text).map_err(read)?;
@@ -77,10 +77,10 @@ impl ProtoSource {
             let (file, what) = (path.display().to_string(), format!("the file has more than {} MiB", MAX_BYTES >> 20));
             return Err(TransferError::BadText { file, line: 1, what });
         }
-        Self::parse(path, &text, slashes, now)
+        Ok(text)
     }
 
-    /// Parses a protofile. The name of its file is for messages.
+    /// Parses a protofile. The name of its file is for messages; `now` is the time of everything.
     ///
     /// # Errors
     /// `BadText` when it makes no sense.

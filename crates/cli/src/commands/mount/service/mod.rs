@@ -23,11 +23,11 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xfskit::device::{Access, BlockDevice, FileDevice, OpenError};
 use xfskit::volume::Volume;
-use xfskit_disk::{Container, Disks, Operand, Unnamed};
+use xfskit_disk::{DiskError, Disks, Operand, Unnamed, Unread};
 use xfskit_fuse::{KernelOption, MountError, Options, Serving};
 
 /// The device of which each thread gets a descriptor of its own.
@@ -87,10 +87,12 @@ fn mount(helper: &Helper, request: Request) -> Result<(Serving, Vec<Disks>)> {
     let devices = (0..settings.fuse.session().threads).map(|_| helper.open(FUSE.as_ref(), OFlags::RDWR));
     let devices = devices.map(|device| Ok(device?.into())).collect::<io::Result<Vec<OwnedFd>>>().context(FUSE)?;
     let access = if settings.engine.read_only { Access::Read } else { Access::Write };
+    let log = settings.log_device.as_deref().map(|path| open(helper, path, access)).transpose()?;
+    let files = open(helper, image, access)?;
+    confined::enter()?;
     let mut disks = Vec::new();
-    let log = settings.log_device.as_deref().map(|path| open(helper, path, access, Unnamed::WholeDisk, &mut disks));
-    let log = log.transpose()?;
-    let device = open(helper, image, access, Unnamed::OnlyXfs, &mut disks)?;
+    let log = log.map(|files| read(helper, files, access, Unnamed::WholeDisk, &mut disks)).transpose()?;
+    let device = read(helper, files, access, Unnamed::OnlyXfs, &mut disks)?;
     let filesystem = image::mount_over(image, device, log, settings.engine)?;
     let serving = attach(helper, request.connection, filesystem, (image, mount_point), &settings.fuse)?;
     Ok((serving.with_devices(devices), disks))
@@ -111,23 +113,34 @@ fn verify(image: &Path, settings: &MountSettings) -> Result<(), Usage> {
     }
 }
 
-/// Opens the part of a disk that an operand names; `disks` keeps the disk and its locks. Files that a virtual disk
-/// names must lie in the disk's folder: nobody reads a warning of a service.
-fn open(
+/// Opens the files of an operand, with their locks. No more than signatures is read.
+fn open(helper: &Helper, operand: &Path, access: Access) -> Result<(Operand, Vec<Unread>)> {
+    let operand = Operand::decode(operand.as_os_str(), |path| helper.has(path))?;
+    let open = |path: &PathBuf| Ok(Unread::over(path, open_file(helper, path, access)?, access));
+    let files = operand.paths.iter().map(open).collect::<Result<_, DiskError>>()?;
+    Ok((operand, files))
+}
+
+/// The part of a disk that an operand names; `disks` keeps the disk and its locks. Files that a virtual disk names must
+/// lie in the disk's folder: nobody reads a warning of a service. The helper opens them, as the user, for a process
+/// that has given up its rights.
+fn read(
     helper: &Helper,
-    operand: &Path,
+    (operand, files): (Operand, Vec<Unread>),
     access: Access,
     unnamed: Unnamed,
     disks: &mut Vec<Disks>,
 ) -> Result<Arc<dyn BlockDevice>> {
-    let decoded = Operand::decode(operand.as_os_str(), |path| helper.has(path))?;
-    let folders: Vec<_> = decoded.paths.iter().map(|path| path.parent()).collect();
+    let folders: Vec<_> = operand.paths.iter().map(|path| path.parent()).collect();
     let opener = |path: &Path, access: Access| match folders.contains(&path.parent()) {
         true => open_file(helper, path, access),
         false => Err(OpenError::Io { path: path.into(), source: io::Error::other("it is in another folder") }),
     };
-    let opened = Disks::open_with(&decoded, access, |path| Container::open_by(path, access, &opener))?;
-    let chosen = opened.find(&decoded.part, unnamed)?;
+    let mut files = files.into_iter();
+    let opened = Disks::open_with(&operand, access, |_| {
+        files.next().expect("each path of the operand has its file").read_by(&opener)
+    })?;
+    let chosen = opened.find(&operand.part, unnamed)?;
     disks.push(opened);
     Ok(chosen.device)
 }
