@@ -64,6 +64,26 @@ fn a_mount_is_ready_when_it_returns_and_closed_when_umount_does() {
     }
 }
 
+/// A shell empties a file (`>`) and writes it anew. What another program syncs makes the former durable; the new
+/// contents must not stay behind, for neither would be there after a power cut.
+#[test]
+fn a_file_that_was_written_anew_is_durable_with_the_fsync_of_another_after_its_close() {
+    let Some(prepared) = prepared() else { return };
+    let (image, dir) = (prepared.image.clone(), prepared.dir.clone());
+    line("mount IMAGE DIR", &image, &dir);
+    let (a, b) = (dir.join("a"), dir.join("b"));
+    fs::write(&a, [1; 10_000]).unwrap();
+    rustix::fs::sync();
+    fs::write(&a, [2; 9000]).unwrap();
+    fs::write(&b, [3; 100]).unwrap();
+    fs::File::open(&b).unwrap().sync_all().unwrap();
+    kill(server_of(&image), "-KILL");
+    Command::new("umount").arg("-l").arg(&dir).status().unwrap();
+    let Some(mount) = kernel_mount(&image) else { return };
+    assert!(fs::read(mount.path().join("a")).unwrap() == [2; 9000]);
+    mount.unmount();
+}
+
 #[test]
 fn signals_close_the_image_in_good_order() {
     let Some(prepared) = prepared() else { return };

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use xfskit::device::{Access, FileDevice};
-use xfskit::error_tags::{ALLOC_EXTENT, ITOBP};
+use xfskit::error_tags::{ALLOC_EXTENT, DATA_IOERROR, ITOBP};
 use xfskit::ondisk::{InodeNumber, Timestamp};
 use xfskit::volume::{
     Caller, Error, Fallocate, Flags, LastLink, MountOptions, NewFile, Permissions, Seek, Volume, WholeFile,
@@ -272,6 +272,60 @@ fn a_file_that_was_emptied_and_written_again_has_its_new_contents_with_the_fsync
         assert!(found[..10_000] == [2; 10_000]);
     }
     fs.unmount().unwrap();
+}
+
+/// A disk that takes no contents any more, or a host that is full: what need not be written is not tried, as the kernel
+/// drops pages that were not written back.
+#[test]
+fn a_file_whose_contents_cannot_be_written_can_be_emptied_and_cut() {
+    let image = stress::Image::new(320, &[]);
+    let fs = image.open();
+    let [new, old] = ["new", "old"].map(|name| make(&fs, name));
+    fs.write_at(old, 0, &[1; 8192]).unwrap();
+    fs.sync().unwrap();
+    let before = fs.statfs();
+    let mtime = |file| fs.stat(file).unwrap().mtime;
+    let times = [new, old].map(mtime);
+    fs.write_at(new, 0, &[2; 100_000]).unwrap();
+    fs.write_at(old, 8192, &[2; 100_000]).unwrap();
+    fs.mount().error_tags.arm_for(DATA_IOERROR, 1, u32::MAX);
+    assert!(matches!(fs.fsync(new), Err(Error::Io { .. })));
+    // The first block could be written; those in front of the new end would have to be.
+    assert!(matches!(fs.truncate(old, 8193), Err(Error::Io { .. })));
+    assert_eq!(fs.stat(old).unwrap().size, 108_192);
+    for (file, size) in [(new, 0), (old, 8192), (old, 4096)] {
+        fs.truncate(file, size).unwrap();
+        assert_eq!(fs.stat(file).unwrap().size, size);
+    }
+    assert!([new, old].map(mtime) > times);
+    // The tag's last failure.
+    fs.mount().error_tags.arm(DATA_IOERROR, 1);
+    fs.mount().error_tags.strikes(DATA_IOERROR);
+    fs.sync().unwrap();
+    assert_eq!(fs.statfs().free_blocks, before.free_blocks + 1);
+    fs.write_at(old, 8192, &[3; 10]).unwrap();
+    image.close(fs);
+    let fs = image.open();
+    let mut found = [9; 9000];
+    assert_eq!(fs.read_at(old, 0, &mut found).unwrap(), 8202);
+    assert!(found[..4096] == [1; 4096] && found[4096..8192] == [0; 4096] && found[8192..8202] == [3; 10]);
+    image.close(fs);
+}
+
+/// A backup that compares times must not miss bytes of a write that failed half-way.
+#[test]
+fn a_write_that_fails_on_the_device_changes_the_time() {
+    let image = stress::Image::new(320, &[]);
+    let fs = image.open();
+    let file = make(&fs, "file");
+    fs.write_at(file, 0, &[1; 8192]).unwrap();
+    fs.sync().unwrap();
+    let before = fs.stat(file).unwrap().mtime;
+    std::thread::sleep(std::time::Duration::from_millis(2));
+    fs.mount().error_tags.arm(DATA_IOERROR, 1);
+    assert!(matches!(fs.write_at(file, 0, &[2; 8192]), Err(Error::Io { .. })));
+    assert!(fs.stat(file).unwrap().mtime > before);
+    image.close(fs);
 }
 
 /// What waits in memory when the filesystem has shut down is lost, so nothing must be accepted there any more.

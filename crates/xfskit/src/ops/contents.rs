@@ -85,7 +85,12 @@ impl Volume {
     /// As [`Self::read_at`]; `NoSpace`, `TooLarge`, `ReadOnly`; `NotPermitted` for an immutable file, and before the
     /// end of an append-only one.
     pub fn write_at(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> caller::Result<()> {
-        let inode = self.write(inode, offset, data, Writer::Caller)?;
+        let written = self.write(inode, offset, data, Writer::Caller);
+        if let Err(Error::Io { .. }) = written {
+            // A part may have been written, which whoever compares times must see.
+            self.note_write(&self.mount.inode(inode)?);
+        }
+        let inode = written?;
         if !data.is_empty() {
             self.note_write(&inode);
         }
@@ -346,9 +351,9 @@ impl Volume {
     fn write_direct(&self, inode: &Arc<Inode>, offset: u64, data: &[u8], writer: Writer, done: &mut u64) -> Result<()> {
         let block_log = self.mount.geometry.block_log;
         let (first, end) = (offset >> block_log, (offset + data.len() as u64) >> block_log);
-        self.free_behind_end(inode)?;
         let mut at = first;
         while at < end {
+            self.free_behind_end(inode)?;
             self.write_out(inode)?;
             let run = at..end.min(at + (MAX_RUN_BYTES >> block_log));
             let reservation = link_reservation(&self.mount).with_more_blocks(run.end - run.start);
@@ -356,6 +361,11 @@ impl Volume {
             let result = (|| {
                 let id = self.join_file(&mut tx, inode)?;
                 Target::at(at << block_log, writer).offset(tx.inode(id))?;
+                let size = tx.inode(id).size_bytes();
+                if written_behind_end(&mut tx, id, size)?.is_some() {
+                    // A truncation of another thread has failed half-way meanwhile.
+                    return Ok(at);
+                }
                 if tx.inode(id).is_settled() {
                     data::extend(&mut tx, id, offset)?;
                 }

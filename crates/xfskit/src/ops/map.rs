@@ -122,7 +122,7 @@ pub(super) fn link_reservation(mount: &Mount) -> Reservation {
 }
 
 /// What a change of a map begins with. It may dip: what it does frees blocks, or must not stop half-way.
-fn map_reservation(mount: &Mount) -> Reservation {
+pub(super) fn map_reservation(mount: &Mount) -> Reservation {
     link_reservation(mount).dipping()
 }
 

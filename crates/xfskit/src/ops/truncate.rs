@@ -6,20 +6,23 @@
 //! larger    links 1..n-1  written blocks behind the old end, if there are any, are freed
 //!           link n        size
 //! ```
+//! Dirty blocks in front of the new end are written out first. Where there are none, those behind it are dropped in link
+//! 1: a file whose contents cannot be written can still be emptied.
+//!
 //! Crash behaviour: after link 1 of a truncation the size is the new one; blocks that are still there go when the file
 //! grows again or ends.
 
 use super::create::take_in_write;
-use super::map::{END_OF_MAP, grow, remove_range, written_behind_end};
+use super::map::{END_OF_MAP, grow, map_reservation, remove_range, written_behind_end};
 use super::protected::check_unprotected;
 use super::setattr::{SetAttr, apply};
 use super::stat::stat_of;
 use super::{Caller, Stat, Volume};
 use crate::data::{self, MAX_SIZE_BYTES};
 use crate::error::{Error, Result, caller};
-use crate::incore::{ForkKind, Inode};
+use crate::incore::{ForkKind, Inode, InodeState};
 use crate::inode::bmap;
-use crate::trans::{InodeFields, Transaction};
+use crate::trans::{InoId, InodeFields, Transaction};
 use std::sync::Arc;
 use xfskit_ondisk::{FileBlock, InodeNumber};
 
@@ -39,9 +42,9 @@ impl Volume {
         if size > MAX_SIZE_BYTES {
             return Err(Error::TooLarge);
         }
-        self.change_map(inode, |tx, ino| {
+        let work = |tx: &mut Transaction, ino| {
             check_unprotected(&tx.inode(ino).core)?;
-            let old = tx.inode(ino).core.size;
+            let old = tx.inode(ino).size_bytes();
             if !grow(tx, ino, size)? {
                 return Ok(None);
             }
@@ -50,6 +53,8 @@ impl Volume {
             if size < old {
                 data::cut_tail(tx, ino, size)?;
             }
+            // Nothing refuses any more.
+            data::discard(tx, ino);
             take_in_write(tx, ino);
             let (now, geometry) = (tx.mount().env.now(), tx.geometry());
             let core = &mut tx.inode_mut(ino, InodeFields::CORE).core;
@@ -66,7 +71,37 @@ impl Volume {
                 bmap::forget_sharing(tx, ino)?;
             }
             Ok(Some(stat_of(tx, tx.inode(ino))))
-        })
+        };
+        if let Some(stat) = self.drop_behind_end(inode, size, work)? {
+            return Ok(stat);
+        }
+        self.change_map(inode, work)
+    }
+
+    /// Does the work of a truncation that need not write out anything first; `None` if it is another one.
+    fn drop_behind_end(
+        &self,
+        inode: InodeNumber,
+        size: u64,
+        work: impl Fn(&mut Transaction, InoId) -> Result<Option<Stat>>,
+    ) -> Result<Option<Stat>> {
+        let inode = self.mount.inode(inode)?;
+        let block_log = self.mount.geometry.block_log;
+        // The bytes of a last block behind the end must become zeros, and so it counts as one in front of it.
+        let end = FileBlock(size.next_multiple_of(1 << block_log) >> block_log);
+        let is_such = |state: &InodeState| {
+            let first = state.dirty.as_ref().and_then(|dirty| dirty.first_run(FileBlock(0), 1));
+            size <= state.core.size && first.is_some_and(|run| run.start >= end.0)
+        };
+        if !is_such(&inode.state_lock().read()) {
+            return Ok(None);
+        }
+        let mut tx = self.begin(map_reservation(&self.mount))?;
+        let result = self.join_file(&mut tx, &inode).and_then(|id| match is_such(tx.inode(id)) {
+            true => work(&mut tx, id),
+            false => Ok(None),
+        });
+        self.located(inode.number, tx.finish(result))
     }
 
     /// Frees written blocks behind the end of a file that is about to grow: their old contents would become readable.
