@@ -3,13 +3,12 @@
 
 mod common;
 
+use common::layers::{LAYER, MANIFEST, OVER_LINKS, blob, digest, layers, linked_base, make, packed, tar};
 use common::trees::{is_root, listing, run};
 use common::{fails, ok, words};
-use sha2::{Digest, Sha256};
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use xfskit_testkit::{Scratch, kernel_mount, reference, scratch};
 
 const UUID: &str = "uuid=6b1ff5a1-2d3c-4e5f-8a9b-0c1d2e3f4a5b";
@@ -20,67 +19,6 @@ fn make_at(epoch: &str, line: &str, image: &Path) -> Output {
         .env("SOURCE_DATE_EPOCH", epoch)
         .output()
         .unwrap()
-}
-
-fn tar(source: &Path, options: &[&str]) -> Vec<u8> {
-    run(Command::new("tar").args(["-C", source.to_str().unwrap(), "-c", "-f", "-", "--xattrs"]).args(options).arg("."))
-        .stdout
-}
-
-fn packed(program: &str, options: &[&str], bytes: &[u8]) -> Vec<u8> {
-    let mut child = Command::new(program)
-        .args(options)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap_or_else(|error| panic!("{program}: {error}"));
-    let mut input = child.stdin.take().unwrap();
-    let bytes = bytes.to_vec();
-    let writer = std::thread::spawn(move || input.write_all(&bytes).unwrap());
-    let output = child.wait_with_output().unwrap();
-    writer.join().unwrap();
-    output.stdout
-}
-
-/// Makes files from lines: a path with a slash at the end is a folder.
-fn make(dir: &Path, files: &[&str]) {
-    for file in files {
-        let path = dir.join(file);
-        match file.ends_with('/') {
-            true => fs::create_dir_all(&path).unwrap(),
-            false => {
-                fs::create_dir_all(path.parent().unwrap()).unwrap();
-                fs::write(&path, format!("{file} of {}", dir.display())).unwrap();
-            }
-        }
-    }
-}
-
-/// Three layers with everything that whiteouts can say, and what is to be there in the end: for each path the number
-/// of the layer that it comes from.
-fn layers(scratch: &Scratch) -> ([PathBuf; 3], Vec<(&'static str, usize)>) {
-    let dirs = [0, 1, 2].map(|number| scratch.file(&format!("layer{number}")));
-    make(&dirs[0], &["kept", "gone", "dir/gone/deep/er", "dir/kept", "opaque/old", "opaque/both/old", "was-a-dir/x"]);
-    make(&dirs[0], &["was-a-file", "again", "both/lower", "below/a", "hidden-later"]);
-    make(&dirs[1], &[".wh.gone", "dir/.wh.gone", "opaque/.wh..wh..opq", "opaque/new", "opaque/both/new", "was-a-dir"]);
-    make(&dirs[1], &["was-a-file/y", ".wh.again", "again", ".wh.both", "both/upper", ".wh.none", "below/.wh..wh..opq"]);
-    make(&dirs[1], &[".wh..wh.aufs"]);
-    // A whiteout may have contents, which say nothing.
-    fs::write(dirs[1].join(".wh.gone"), vec![1; 300_000]).unwrap();
-    make(&dirs[2], &[".wh.hidden-later", "dir/kept2", "below/b"]);
-    let expected = vec![
-        ("again", 1),
-        ("below/b", 2),
-        ("both/upper", 1),
-        ("dir/kept", 0),
-        ("dir/kept2", 2),
-        ("kept", 0),
-        ("opaque/both/new", 1),
-        ("opaque/new", 1),
-        ("was-a-dir", 1),
-        ("was-a-file/y", 1),
-    ];
-    (dirs, expected)
 }
 
 /// The regular files of an image with their contents, by the kernel.
@@ -135,26 +73,6 @@ fn whiteouts_remove_what_lower_layers_have_in_any_order_of_the_archive() {
     assert!(has(".wh.gone") && has("gone") && has("was-a-dir") && !has("was-a-dir/x") && has("was-a-file/y"));
 }
 
-/// What a layer above a system whose `lib` is a link has: the entries of an archive, and the files that are to be
-/// there.
-const OVER_LINKS: [(&[&str], &str); 5] = [
-    (&["lib/new"], "usr/lib/new usr/lib/old"),
-    (&["lib/.wh.old", "lib/new"], "usr/lib/new"),
-    (&["lib/.wh..wh..opq", "usr/lib/new"], "usr/lib/new"),
-    (&["out/new"], "etc/new usr/lib/old"),
-    (&["none/new"], "later/on/new usr/lib/old"),
-];
-
-/// The base of [`OVER_LINKS`].
-fn linked_base(scratch: &Scratch) -> PathBuf {
-    let base = scratch.file("linked");
-    make(&base, &["usr/lib/old", "etc/"]);
-    for (link, target) in [("lib", "usr/lib"), ("out", "../../../etc"), ("none", "/later/on"), ("loop", "loop")] {
-        std::os::unix::fs::symlink(target, base.join(link)).unwrap();
-    }
-    base
-}
-
 #[test]
 fn a_layer_follows_the_links_of_lower_layers_and_never_out_of_the_image() {
     let scratch = scratch();
@@ -199,17 +117,6 @@ fn reversed(dir: &Path) -> Vec<u8> {
     let list = paths.join("\n");
     packed("tar", &["-C", dir.to_str().unwrap(), "-c", "--no-recursion", "-T", "-"], list.as_bytes())
 }
-
-/// Writes a blob of a layout; returns its descriptor.
-fn blob(layout: &Path, media_type: &str, bytes: &[u8]) -> String {
-    let digest: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-    fs::create_dir_all(layout.join("blobs/sha256")).unwrap();
-    fs::write(layout.join("blobs/sha256").join(&digest), bytes).unwrap();
-    format!(r#"{{"mediaType":"{media_type}","digest":"sha256:{digest}","size":{}"#, bytes.len())
-}
-
-const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
-const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
 
 /// A layout with one image for two platforms: the first has all layers, the second the first two.
 fn layout(scratch: &Scratch, dirs: &[PathBuf; 3]) -> PathBuf {
@@ -313,9 +220,8 @@ fn layout_with_config(scratch: &Scratch, config: &str, annotations: &str) -> Pat
     let source = scratch.file("one");
     make(&source, &["file"]);
     let bytes = tar(&source, &["--sort=name", "--mtime=@1"]);
-    let digest: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
     let layer = blob(&layout, &format!("{LAYER}+gzip"), &packed("gzip", &["-c", "-n"], &bytes)) + "}";
-    let config = config.replace("UNPACKED", &format!("sha256:{digest}"));
+    let config = config.replace("UNPACKED", &digest(&bytes));
     let config = blob(&layout, "application/vnd.oci.image.config.v1+json", config.as_bytes()) + "}";
     let text = format!(r#"{{"schemaVersion":2,"config":{config},"layers":[{layer}]}}"#);
     let manifest = blob(&layout, MANIFEST, text.as_bytes()) + annotations + "}";

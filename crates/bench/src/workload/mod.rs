@@ -4,6 +4,7 @@ mod contents;
 mod cpus;
 mod dbench;
 mod files;
+mod formats;
 mod fsmark;
 mod fsync;
 mod fuse;
@@ -47,7 +48,7 @@ pub enum Experiment {
     Mount,
     /// tar, cp, rsync, git, a compiler, a database on a mount, beside the kernel's and fuse2fs
     Programs,
-    /// Trees into images and out of them, beside mkfs.xfs -p and cp -a
+    /// Trees into images and out of them, beside mkfs.xfs -p and cp -a; through qcow2 beside a raw image
     Trees,
     /// What keeps more processors from helping: a model from lock times, and real threads
     Cpus,

@@ -1,5 +1,5 @@
 //! trees: the command copies small files with an attribute each into an image and out of it, compared with `mkfs.xfs
-//! -p`, and with `cp -a` on the kernel's loop mount.
+//! -p`, and with `cp -a` on the kernel's loop mount; and files of all sizes through qcow2, compared with a raw image.
 
 use super::tables::columns;
 use crate::BenchError;
@@ -21,9 +21,9 @@ const IMAGE_BYTES: u64 = 4 << 30;
 /// Where `scripts/reference` installs the tools by default.
 const REFERENCE: &str = "/opt/xfs-reference";
 
-const FILL: &str = "mkfs --from";
-const COPY_IN: &str = "cp -r in";
-const COPY_OUT: &str = "cp -r out";
+pub(super) const FILL: &str = "mkfs --from";
+pub(super) const COPY_IN: &str = "cp -r in";
+pub(super) const COPY_OUT: &str = "cp -r out";
 const OURS: &str = "xfskit";
 const THEIRS: &str = "the kernel and xfsprogs";
 
@@ -32,10 +32,10 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
     let files = lab.files(FILES);
     let tree = lab.scratch.file("tree");
     make_tree(&tree, files)?;
-    let trees = Trees { xfskit: std::env::current_exe()?, mkfs: mkfs_xfs(), tree: tree.clone(), lab };
+    let trees = Trees { xfskit: std::env::current_exe()?, mkfs: mkfs_xfs(), tree: tree.clone(), files, lab };
     let mut runs: Vec<Run> = Vec::new();
     for round in 1..=lab.rounds() {
-        for (side, phases) in [(OURS, trees.ours(files)), (THEIRS, trees.theirs(files))] {
+        for (side, phases) in [(OURS, trees.ours()), (THEIRS, trees.theirs())] {
             let target = About { how: side.into(), ..About::default() };
             let run = Run {
                 case: "a tree".into(),
@@ -52,7 +52,6 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
             }
         }
     }
-    fs::remove_dir_all(tree)?;
     let mut section = Section {
         name: "trees".into(),
         title: "trees: into an image and out of it".into(),
@@ -65,6 +64,8 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
         section.notes.push("mkfs.xfs with -p is missing: scripts/reference installs it.".into());
     }
     section.runs = runs;
+    super::formats::measure(&trees, &mut section)?;
+    fs::remove_dir_all(tree)?;
     Ok(section)
 }
 
@@ -90,16 +91,19 @@ fn table(runs: &[Run]) -> Table {
     }
 }
 
-struct Trees<'a> {
+pub(super) struct Trees<'a> {
     xfskit: PathBuf,
     /// The command that runs mkfs.xfs, if one is installed that can fill an image.
     mkfs: Option<Vec<String>>,
-    tree: PathBuf,
-    lab: &'a Lab<'a>,
+    /// Small files.
+    pub(super) tree: PathBuf,
+    pub(super) files: usize,
+    pub(super) lab: &'a Lab<'a>,
 }
 
 impl Trees<'_> {
-    fn ours(&self, files: usize) -> Result<Vec<Phase>> {
+    fn ours(&self) -> Result<Vec<Phase>> {
+        let files = self.files;
         let (image, out) = (self.lab.scratch.file("image"), self.lab.scratch.file("out"));
         let _ = fs::remove_file(&image);
         let inside = |path: &str| PathBuf::from(format!("{}:{path}", image.display()));
@@ -113,7 +117,8 @@ impl Trees<'_> {
         Ok(vec![filled, copied_in, copied_out])
     }
 
-    fn theirs(&self, files: usize) -> Result<Vec<Phase>> {
+    fn theirs(&self) -> Result<Vec<Phase>> {
+        let files = self.files;
         let (image, out) = (self.lab.scratch.file("image"), self.lab.scratch.file("out"));
         let mut phases = Vec::new();
         if let Some([program, arguments @ ..]) = self.mkfs.as_deref() {
@@ -134,7 +139,7 @@ impl Trees<'_> {
         Ok(phases)
     }
 
-    fn timed(&self, name: &str, files: usize, work: impl FnOnce() -> Result<()>) -> Result<Phase> {
+    pub(super) fn timed(&self, name: &str, files: usize, work: impl FnOnce() -> Result<()>) -> Result<Phase> {
         ensure!(!self.lab.watch.stopped(), BenchError::Interrupted);
         self.lab.watch.begin(name, 1);
         let start = Instant::now();
@@ -144,7 +149,7 @@ impl Trees<'_> {
         Ok(Phase { name: name.into(), operations: files as u64, wall_seconds, ..Phase::default() })
     }
 
-    fn xfskit(&self, arguments: &[&str], paths: &[&Path]) -> Result<()> {
+    pub(super) fn xfskit(&self, arguments: &[&str], paths: &[&Path]) -> Result<()> {
         run(Command::new(&self.xfskit).args(arguments).args(paths))
     }
 }
@@ -157,7 +162,7 @@ fn copy_on_mount(image: &Path, dir: &Path, from: &Path, to: &Path) -> Result<()>
     copied
 }
 
-fn run(command: &mut Command) -> Result<()> {
+pub(super) fn run(command: &mut Command) -> Result<()> {
     let output = command.output().with_context(|| format!("{command:?}"))?;
     ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     Ok(())

@@ -2,6 +2,7 @@
 #![allow(dead_code)] // Each test uses a part.
 
 pub mod disks;
+pub mod layers;
 pub mod loops;
 pub mod mount_helper;
 pub mod mounts;

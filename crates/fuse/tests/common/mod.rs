@@ -12,7 +12,7 @@ use xfskit_check::{CheckOptions, Quiet};
 use xfskit_fuse::{KernelClock, MountError, Options, Session, Unmounted, Unmounter, WriteCache};
 use xfskit_testkit::{Scratch, kernel_mount, reference, scratch, skip};
 
-const IMAGE_BYTES: u64 = 512 << 20;
+pub const IMAGE_BYTES: u64 = 512 << 20;
 
 /// A mounted image in a folder of its own.
 pub struct Fixture {
@@ -63,13 +63,16 @@ pub fn mounted_with(bytes: u64) -> Option<Fixture> {
         return None;
     }
     let scratch = scratch();
-    let device = FileDevice::create(scratch.file("a.img"), bytes).unwrap();
-    let options = xfskit_mkfs::Options { uuid: Some([5; 16]), allow_small: true, ..xfskit_mkfs::Options::default() };
-    xfskit_mkfs::make(&device, None, &options, xfskit::ondisk::Timestamp::default()).unwrap();
-    drop(device);
+    format(&FileDevice::create(scratch.file("a.img"), bytes).unwrap());
     fs::create_dir(scratch.file("mount")).unwrap();
     let mount = serve(&scratch);
     Some(Fixture { mount, scratch })
+}
+
+/// Makes a filesystem on a device.
+pub fn format(device: &dyn BlockDevice) {
+    let options = xfskit_mkfs::Options { uuid: Some([5; 16]), allow_small: true, ..xfskit_mkfs::Options::default() };
+    xfskit_mkfs::make(device, None, &options, xfskit::ondisk::Timestamp::default()).unwrap();
 }
 
 pub fn serve(scratch: &Scratch) -> Served {

@@ -1,7 +1,7 @@
 //! Symbolic links in the way to a file, where a tree consists of layers.
 //!
-//! A layer that has `lib/libc.so` means the directory to which a lower layer's link `lib` leads, as for containerd and
-//! podman, which unpack a layer within the root of the image. A link leads nowhere else: the root of the tree is `/`
+//! A layer that has `lib/libc.so` means the directory to which a lower layer's link `lib` leads, as for umoci and
+//! containerd, which unpack a layer within the root of the image. A link leads nowhere else: the root of the tree is `/`
 //! for it, and `..` stays there. The last name of a path is not followed, for it is replaced, unless it is a directory
 //! of a source in which every directory has an entry ([`OverLinks`]).
 //!

@@ -39,13 +39,13 @@ fn record(bytes: &[u8], block: usize, id: usize, limit: u64) -> Vec<u8> {
     record
 }
 
-fn record_item(bytes: &[u8], block: usize, id: usize) -> Item {
+fn record_item(bytes: &[u8], block: usize, id: usize, limit: u64) -> Item {
     let mut format = vec![0; 24];
     format[..2].copy_from_slice(&item_type::DQUOT.to_le_bytes());
     (format[2], format[4], format[16]) = (2, id as u8, 1);
     format[8..16].copy_from_slice(&((block / BASIC_BLOCK_BYTES) as u64).to_le_bytes());
     format[20..].copy_from_slice(&((id * DQUOT_BYTES) as u32).to_le_bytes());
-    vec![format, record(bytes, block, id, 0x1000)[..LOGGED_BYTES].to_vec()]
+    vec![format, record(bytes, block, id, limit)[..LOGGED_BYTES].to_vec()]
 }
 
 /// An item of the whole block, with another limit for owner 7.
@@ -76,7 +76,7 @@ fn limits(bytes: &[u8], blocks: &[usize; 3]) -> Vec<[u64; 6]> {
 }
 
 /// A record is replayed unless the one on the device is newer, and where its kind of quota is not switched off by the
-/// log; a block of records likewise.
+/// log; a block of records likewise. A record that two transactions of one LSN change has the later change.
 #[test]
 fn quota_records_are_replayed_as_the_kernel_does() {
     let Some(reference) = xfskit_testkit::reference() else { return };
@@ -116,12 +116,14 @@ fn quota_records_are_replayed_as_the_kernel_does() {
             if off.is_some() {
                 items.push(block_item(&bytes, block, *kind));
             }
-            items.extend((1..=5).map(|id| record_item(&bytes, block, id)));
+            items.extend((1..=5).map(|id| record_item(&bytes, block, id, 0x1000)));
         }
         let mut journal = Journal::default();
         journal.operation(1, flags::COMMIT, &[]);
         journal.end_record();
         journal.transaction(7, &items);
+        // Of the same LSN, for it begins in the same record.
+        journal.transaction(8, &blocks.map(|block| record_item(&bytes, block, 2, 0x3000)));
         journal.end_record();
         journal.operation(1, flags::COMMIT, &[]);
         assert_eq!(journal.write(&image)[..2], lsns[..2]);
@@ -143,9 +145,9 @@ fn quota_records_are_replayed_as_the_kernel_does() {
         assert_eq!(limits(&ours.concat(), &PLACES), limits(&theirs.concat(), &PLACES), "case {number}");
     }
     let limits = |number: usize| limits(&found[number].concat(), &PLACES);
-    assert_eq!(limits(0), [[0x1000, 0x1000, 0, 0x1000, 0x1000, 0]; 3]);
+    assert_eq!(limits(0), [[0x1000, 0x3000, 0, 0x1000, 0x1000, 0]; 3]);
     for off in 0..3 {
-        let mut expected = vec![[0x1000, 0x1000, 0, 0x1000, 0x1000, 0x2000]; 3];
+        let mut expected = vec![[0x1000, 0x3000, 0, 0x1000, 0x1000, 0x2000]; 3];
         expected[off] = [0; 6];
         assert_eq!(limits(off + 1), expected, "kind {off} is switched off");
     }
