@@ -46,7 +46,8 @@ use xfskit_ondisk::SuperblockError;
 /// How to check.
 #[derive(Clone, Copy, Debug)]
 pub struct CheckOptions {
-    /// Number of threads; a small image is always checked by one.
+    /// Number of threads. A small image is checked by one; where requests to the device take long, there are as many
+    /// as it has requests at once ([`BlockDevice::requests_at_once`]).
     pub threads: usize,
     /// Maximum number of faults in the report; the rest are only counted.
     pub most_faults: usize,

@@ -413,6 +413,10 @@ impl BlockDevice for PartDevice {
         self.device.may_hold_data(offset, length)
     }
 
+    fn requests_at_once(&self) -> usize {
+        self.device.requests_at_once()
+    }
+
     fn identity(&self) -> usize {
         self.device.identity()
     }

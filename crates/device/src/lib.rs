@@ -77,6 +77,12 @@ pub trait BlockDevice: Send + Sync {
         true
     }
 
+    /// How many requests at a time a program that reads much should have on their way: more than one where each takes
+    /// long, as across a network.
+    fn requests_at_once(&self) -> usize {
+        1
+    }
+
     /// A number that no other device has during the lifetime of this one. A device that stands for another one returns
     /// that one's number.
     fn identity(&self) -> usize {
@@ -113,6 +119,9 @@ impl<D: BlockDevice + ?Sized> BlockDevice for std::sync::Arc<D> {
     }
     fn may_hold_data(&self, offset: u64, length: u64) -> bool {
         (**self).may_hold_data(offset, length)
+    }
+    fn requests_at_once(&self) -> usize {
+        (**self).requests_at_once()
     }
     fn identity(&self) -> usize {
         (**self).identity()

@@ -71,6 +71,10 @@ impl BlockDevice for OverlayDevice {
         self.below.sector_bytes()
     }
 
+    fn requests_at_once(&self) -> usize {
+        self.below.requests_at_once()
+    }
+
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.check(offset, buffer.len())?;
         self.below.read(offset, buffer)?;

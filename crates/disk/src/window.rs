@@ -231,6 +231,10 @@ impl BlockDevice for Window {
         }
     }
 
+    fn requests_at_once(&self) -> usize {
+        self.devices.iter().map(|device| device.requests_at_once()).max().unwrap_or(1)
+    }
+
     fn is_read_only(&self) -> bool {
         self.devices.iter().any(|device| device.is_read_only())
     }

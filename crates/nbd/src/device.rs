@@ -32,6 +32,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use xfskit_device::BlockDevice;
 
+/// Requests that a program that reads much has on their way at a time: enough to hide a millisecond each.
+const REQUESTS_AT_ONCE: usize = 32;
 /// The longest request. A power of two, so that pieces are of whole blocks.
 const PIECE_BYTES: u32 = 1 << 20;
 /// Discards and queries carry no data.
@@ -354,6 +356,10 @@ impl BlockDevice for NbdDevice {
 
     fn sector_bytes(&self) -> usize {
         self.export.minimum_bytes.max(SECTOR_BYTES) as usize
+    }
+
+    fn requests_at_once(&self) -> usize {
+        REQUESTS_AT_ONCE
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {

@@ -253,6 +253,10 @@ impl BlockDevice for RescuedDevice {
         self.below.sector_bytes()
     }
 
+    fn requests_at_once(&self) -> usize {
+        self.below.requests_at_once()
+    }
+
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.below.read(offset, buffer)?;
         if let Some(sector) = self.sector.get(offset.try_into().unwrap_or(usize::MAX)..) {
