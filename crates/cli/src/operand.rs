@@ -368,6 +368,15 @@ struct PartDevice {
     shared: Arc<Shared>,
 }
 
+impl PartDevice {
+    fn verify_writable(&self) -> io::Result<()> {
+        if self.access == Access::Write {
+            return Ok(());
+        }
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, "the image was opened for reading only"))
+    }
+}
+
 impl Drop for PartDevice {
     fn drop(&mut self) {
         let mut in_use = lock(&self.shared.in_use);
@@ -391,10 +400,17 @@ impl BlockDevice for PartDevice {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        if self.access != Access::Write {
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the image was opened for reading only"));
-        }
+        self.verify_writable()?;
         self.device.write(offset, data)
+    }
+
+    fn writes_durably(&self) -> bool {
+        self.device.writes_durably()
+    }
+
+    fn write_durably(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.verify_writable()?;
+        self.device.write_durably(offset, data)
     }
 
     fn flush(&self) -> io::Result<()> {

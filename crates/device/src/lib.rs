@@ -46,6 +46,20 @@ pub trait BlockDevice: Send + Sync {
     /// Any I/O error; `PermissionDenied` on a device opened for reading.
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()>;
 
+    /// Whether [`Self::write_durably`] is one request to the storage.
+    fn writes_durably(&self) -> bool {
+        false
+    }
+
+    /// Writes `data` at byte `offset`, durable when the call returns. Of other writes it says nothing.
+    ///
+    /// # Errors
+    /// Any I/O error; the write is then in doubt.
+    fn write_durably(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.write(offset, data)?;
+        self.flush()
+    }
+
     /// Makes every write that has returned durable.
     ///
     /// # Errors
@@ -107,6 +121,12 @@ impl<D: BlockDevice + ?Sized> BlockDevice for std::sync::Arc<D> {
     }
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         (**self).write(offset, data)
+    }
+    fn writes_durably(&self) -> bool {
+        (**self).writes_durably()
+    }
+    fn write_durably(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        (**self).write_durably(offset, data)
     }
     fn flush(&self) -> io::Result<()> {
         (**self).flush()

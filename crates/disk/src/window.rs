@@ -210,6 +210,15 @@ impl BlockDevice for Window {
         self.pieces(range, |device, offset, piece| device.write(offset, &data[piece]))
     }
 
+    fn writes_durably(&self) -> bool {
+        self.devices.iter().all(|device| device.writes_durably())
+    }
+
+    fn write_durably(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let range = self.check(offset, data.len() as u64)?;
+        self.pieces(range, |device, offset, piece| device.write_durably(offset, &data[piece]))
+    }
+
     fn flush(&self) -> io::Result<()> {
         self.devices.iter().try_for_each(|device| device.flush())
     }

@@ -267,13 +267,13 @@ impl NbdDevice {
         self.connection(range.start).send(request, &[], permit).map_err(Failure::Lost)?.wait()
     }
 
-    fn write_pieces(&self, range: Range<u64>, data: &[u8], zeros: Zeros) -> io::Result<()> {
+    fn write_pieces(&self, range: Range<u64>, data: &[u8], write: Command, zeros: Zeros) -> io::Result<()> {
         let start = range.start;
         let send = |piece: Range<u64>, permit| {
             let data = part(data, start, &piece);
             let (command, sent) = match zeros {
                 Zeros::AsRequest if is_zeros(data) => (Command::WriteZeroes, &[][..]),
-                _ => (Command::Write, data),
+                _ => (write, data),
             };
             let request = Request { command, offset: piece.start, bytes: data.len() as u32 };
             Ok((request, self.connection(piece.start).send(request, sent, permit)?))
@@ -285,12 +285,12 @@ impl NbdDevice {
     fn write_blocks(&self, range: Range<u64>, data: &[u8]) -> io::Result<()> {
         let start = range.start;
         let zeros = if self.writes_zeroes.load(Ordering::Relaxed) { Zeros::AsRequest } else { Zeros::AsData };
-        let mut result = self.write_pieces(range.clone(), data, zeros);
+        let mut result = self.write_pieces(range.clone(), data, Command::Write, zeros);
         let unsupported = result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::Unsupported);
         let mut parts = pieces(range.clone(), self.piece_bytes).map(|piece| part(data, start, &piece));
         if zeros == Zeros::AsRequest && unsupported && parts.any(is_zeros) {
             self.writes_zeroes.store(false, Ordering::Relaxed);
-            result = self.write_pieces(range, data, Zeros::AsData);
+            result = self.write_pieces(range, data, Command::Write, Zeros::AsData);
         }
         self.ended.fetch_add(1, Ordering::SeqCst);
         result
@@ -392,6 +392,26 @@ impl BlockDevice for NbdDevice {
         self.read(whole.start, &mut blocks)?;
         blocks[(range.start - whole.start) as usize..][..data.len()].copy_from_slice(data);
         self.write_blocks(whole, &blocks)
+    }
+
+    fn writes_durably(&self) -> bool {
+        self.export.has(wire::SEND_FUA)
+    }
+
+    fn write_durably(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let range = self.verify_range(offset, data.len() as u64)?;
+        if !self.writes_durably() || self.widened(&range) != range {
+            self.write(offset, data)?;
+            return self.flush();
+        }
+        self.verify_may_write()?;
+        let _others_may = self.blocks.read();
+        let result = self.write_pieces(range, data, Command::WriteDurably, Zeros::AsData);
+        // One that failed may have arrived all the same.
+        self.ended.fetch_add(1, Ordering::SeqCst);
+        result?;
+        // Another connection may have been lost meanwhile, and with it what was written there.
+        self.health.get().map_or(Ok(()), |loss| Err(self.lost(loss)))
     }
 
     fn flush(&self) -> io::Result<()> {

@@ -45,28 +45,42 @@ pub const INFO_BLOCK_SIZE: u16 = 3;
 pub const HAS_FLAGS: u16 = 1 << 0;
 pub const READ_ONLY: u16 = 1 << 1;
 pub const SEND_FLUSH: u16 = 1 << 2;
+pub const SEND_FUA: u16 = 1 << 3;
 pub const SEND_TRIM: u16 = 1 << 5;
 pub const SEND_WRITE_ZEROES: u16 = 1 << 6;
 pub const CAN_MULTI_CONN: u16 = 1 << 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u16)]
 pub enum Command {
-    Read = 0,
-    Write = 1,
-    Disconnect = 2,
-    Flush = 3,
-    Trim = 4,
-    WriteZeroes = 6,
-    BlockStatus = 7,
+    Read,
+    Write,
+    /// A write that is durable when it is answered.
+    WriteDurably,
+    Disconnect,
+    Flush,
+    Trim,
+    WriteZeroes,
+    BlockStatus,
 }
 
 impl Command {
+    fn number(self) -> u16 {
+        match self {
+            Self::Read => 0,
+            Self::Write | Self::WriteDurably => 1,
+            Self::Disconnect => 2,
+            Self::Flush => 3,
+            Self::Trim => 4,
+            Self::WriteZeroes => 6,
+            Self::BlockStatus => 7,
+        }
+    }
+
     /// As the word of a message.
     pub fn verb(self) -> &'static str {
         match self {
             Self::Read => "read",
-            Self::Write => "write",
+            Self::Write | Self::WriteDurably => "write",
             Self::Disconnect => "disconnect",
             Self::Flush => "flush",
             Self::Trim => "discard",
@@ -77,8 +91,13 @@ impl Command {
 
     /// `WRITE_ZEROES` allocates, as a write does.
     fn flags(self) -> u16 {
+        const FORCE_UNIT_ACCESS: u16 = 1 << 0;
         const NO_HOLE: u16 = 1 << 1;
-        if self == Self::WriteZeroes { NO_HOLE } else { 0 }
+        match self {
+            Self::WriteDurably => FORCE_UNIT_ACCESS,
+            Self::WriteZeroes => NO_HOLE,
+            _ => 0,
+        }
     }
 }
 
@@ -119,7 +138,7 @@ impl Request {
         let mut header = [0; 28];
         header[..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
         header[4..6].copy_from_slice(&self.command.flags().to_be_bytes());
-        header[6..8].copy_from_slice(&(self.command as u16).to_be_bytes());
+        header[6..8].copy_from_slice(&self.command.number().to_be_bytes());
         header[8..16].copy_from_slice(&cookie.to_be_bytes());
         header[16..24].copy_from_slice(&self.offset.to_be_bytes());
         header[24..].copy_from_slice(&self.bytes.to_be_bytes());

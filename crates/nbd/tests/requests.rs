@@ -3,7 +3,7 @@
 mod server;
 
 use server::{
-    BLOCK_STATUS, CAN_MULTI_CONN, DISCONNECT, FLUSH, Plan, READ, READ_ONLY, SECTOR, SEND_FLUSH, SEND_TRIM,
+    BLOCK_STATUS, CAN_MULTI_CONN, DISCONNECT, FLUSH, Plan, READ, READ_ONLY, SECTOR, SEND_FLUSH, SEND_FUA, SEND_TRIM,
     SEND_WRITE_ZEROES, Seen, Server, TRIM, USUAL, WRITE, WRITE_ZEROES, address, quick,
 };
 use std::io::ErrorKind;
@@ -50,6 +50,31 @@ fn a_flush_is_one_round_trip_or_none() {
     drop(device);
     while count(&server, DISCONNECT) == 0 {
         std::thread::yield_now();
+    }
+}
+
+/// What was written before is as much in doubt as it was.
+#[test]
+fn a_durable_write_is_one_round_trip_where_the_server_has_it() {
+    for (flags, flushes) in [(USUAL | SEND_FUA, 0), (USUAL, 1)] {
+        let server = Server::start(Plan { flags, ..Plan::default() });
+        let device = server.open_writable().unwrap();
+        device.flush().unwrap();
+        assert_eq!(device.writes_durably(), flushes == 0);
+        server.seen();
+        device.write(0, &[1; SECTOR]).unwrap();
+        device.write_durably(MIB as u64, &vec![2; 2 * MIB]).unwrap();
+        let seen = server.seen();
+        assert_eq!(seen.iter().filter(|seen| seen.command == FLUSH).count(), flushes);
+        assert_eq!(seen.iter().filter(|seen| seen.command == WRITE && seen.flags == 1).count(), 2 * (1 - flushes));
+        let durable = server.durable();
+        assert!(durable[MIB..3 * MIB].iter().all(|byte| *byte == 2));
+        assert_eq!(durable[0], flushes as u8);
+        // The flush that follows covers the write that was not durable.
+        device.flush().unwrap();
+        assert_eq!((count(&server, FLUSH), server.durable()[0]), (1 - flushes, 1));
+        server.fail(WRITE, 28, 1);
+        device.write_durably(0, &[3; SECTOR]).unwrap_err();
     }
 }
 

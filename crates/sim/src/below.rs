@@ -64,7 +64,7 @@ pub fn explore_below(
     let mut tally = Tally::default();
     let start = below.events.iter().position(|event| matches!(event, Event::Prepared)).unwrap_or(0);
     let places: Vec<usize> = (start..=below.events.len())
-        .filter(|&at| at == 0 || matches!(below.events[at - 1], Event::Write(..) | Event::Flush))
+        .filter(|&at| at == 0 || matches!(below.events[at - 1], Event::Write(..) | Event::WriteDurable | Event::Flush))
         .collect();
     let choices = (states / places.len().max(1) as u64).max(1);
     let skip = (places.len() as u64 / states.max(1)).max(1);

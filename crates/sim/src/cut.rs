@@ -222,6 +222,7 @@ impl<'a> Walk<'a> {
         for index in self.at..at {
             match &self.events[index] {
                 Event::Write(..) => self.doubt.add(index),
+                Event::WriteDurable => self.settle_one(index - 1),
                 Event::Flush => self.settle(index),
                 Event::Began(operation) => self.bounds.begun = *operation,
                 Event::Acknowledged(operation) => self.bounds.acknowledged = *operation,
@@ -242,6 +243,16 @@ impl<'a> Walk<'a> {
         }
         self.doubt.sectors.clear();
         self.settled = flush + 1;
+    }
+
+    /// Makes one write durable: its sectors hold it, or what is written to them later.
+    fn settle_one(&mut self, index: usize) {
+        let Event::Write(offset, bytes) = &self.events[index] else { return };
+        write_pages(Arc::make_mut(&mut self.durable), None, *offset, bytes);
+        let first = offset / SECTOR_BYTES as u64;
+        for sector in first..first + bytes.len().div_ceil(SECTOR_BYTES) as u64 {
+            self.doubt.sectors.remove(&sector);
+        }
     }
 
     /// What is durable here.

@@ -37,6 +37,7 @@ struct State {
     fault: Option<Fault>,
     refused: Refused,
     lower: Option<Arc<dyn Lower>>,
+    writes_durably: bool,
 }
 
 /// The device.
@@ -59,6 +60,7 @@ impl SimDevice {
                 fault: None,
                 refused: Refused::default(),
                 lower: None,
+                writes_durably: false,
             }),
         }
     }
@@ -87,6 +89,11 @@ impl SimDevice {
         if let Some(record) = &mut state.record {
             record.push(event);
         }
+    }
+
+    /// From here on the device makes writes durable that ask for it, as one with forced unit access does.
+    pub fn write_durably_from_here(&self) {
+        self.state().writes_durably = true;
     }
 
     /// From here on, all that is written is also written to `lower`, which lies below this device.
@@ -164,6 +171,28 @@ impl SimDevice {
         }
     }
 
+    fn write_in(&self, state: &mut State, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.check(offset, data.len())?;
+        let number = state.operations;
+        Self::count(state)?;
+        let end = offset + data.len() as u64;
+        if let Some(Fault::BadPlace(place)) = state.fault
+            && place.refuses_write(offset..end, number)
+        {
+            state.refused.note_write(data);
+            for kept in place.parts_written(offset..end) {
+                let part = &data[(kept.start - offset) as usize..(kept.end - offset) as usize];
+                self.store(state, kept.start, part);
+            }
+            return Err(place.error());
+        }
+        if let Some(lower) = &state.lower {
+            lower.write(offset, data)?;
+        }
+        self.store(state, offset, data);
+        Ok(())
+    }
+
     /// Counts a write or flush; an error when it is one that fails.
     fn count(state: &mut State) -> io::Result<()> {
         let number = state.operations;
@@ -209,32 +238,29 @@ impl BlockDevice for SimDevice {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.check(offset, data.len())?;
-        let mut state = self.state();
-        let number = state.operations;
-        Self::count(&mut state)?;
-        let end = offset + data.len() as u64;
-        if let Some(Fault::BadPlace(place)) = state.fault
-            && place.refuses_write(offset..end, number)
-        {
-            state.refused.note_write(data);
-            for kept in place.parts_written(offset..end) {
-                let part = &data[(kept.start - offset) as usize..(kept.end - offset) as usize];
-                self.store(&mut state, kept.start, part);
-            }
-            return Err(place.error());
-        }
-        if let Some(lower) = &state.lower {
-            lower.write(offset, data)?;
-        }
-        self.store(&mut state, offset, data);
-        Ok(())
+        self.write_in(&mut self.state(), offset, data)
     }
 
     /// Writes bytes that no caller wanted, in whole sectors: a device that is told that it need not keep a range may
     /// return anything.
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
         self.write(offset, &vec![DISCARDED; length as usize])
+    }
+
+    fn writes_durably(&self) -> bool {
+        self.state().writes_durably
+    }
+
+    fn write_durably(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let mut state = self.state();
+        self.write_in(&mut state, offset, data)?;
+        if let Some(lower) = &state.lower {
+            lower.flush()?;
+        }
+        if let Some(record) = &mut state.record {
+            record.push(Event::WriteDurable);
+        }
+        Ok(())
     }
 
     fn flush(&self) -> io::Result<()> {

@@ -8,6 +8,8 @@ use std::sync::Arc;
 pub enum Event {
     /// Whole sectors were written at an offset.
     Write(u64, Arc<[u8]>),
+    /// The write just before became durable.
+    WriteDurable,
     /// Everything written before became durable.
     Flush,
     /// Operation number n began.

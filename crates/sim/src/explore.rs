@@ -147,7 +147,9 @@ pub fn explore(
     let mut random = Random::new(seed ^ 0x6578_706c);
     let start = recording.events.iter().position(|event| matches!(event, Event::Prepared)).unwrap_or(0);
     let places: Vec<usize> = (start..=recording.events.len())
-        .filter(|&at| at == 0 || matches!(recording.events[at - 1], Event::Write(..) | Event::Flush))
+        .filter(|&at| {
+            at == 0 || matches!(recording.events[at - 1], Event::Write(..) | Event::WriteDurable | Event::Flush)
+        })
         .collect();
     // The choices at each position share the states that are allowed; positions are skipped if these are fewer.
     let choices = (plan.states / places.len().max(1) as u64).max(1);

@@ -101,6 +101,9 @@ pub fn record_on(
     let base = Arc::new(pages);
     let device = Arc::new(SimDevice::new(size_bytes, Arc::clone(&base), Pages::default()));
     let mut options = options_of(seed);
+    if Random::new(seed ^ 0x0066_7561).one_in(2) {
+        device.write_durably_from_here();
+    }
     device.start_record();
     if let Some(make) = lower {
         device.lie_on(make(size_bytes, &base));

@@ -23,6 +23,7 @@ pub const BLOCK_STATUS: u16 = 7;
 
 pub const READ_ONLY: u16 = 2;
 pub const SEND_FLUSH: u16 = 4;
+pub const SEND_FUA: u16 = 8;
 pub const SEND_TRIM: u16 = 32;
 pub const SEND_WRITE_ZEROES: u16 = 64;
 pub const CAN_MULTI_CONN: u16 = 256;
@@ -409,6 +410,10 @@ impl Session {
                 }
             }
             WRITE => {
+                if seen.flags & 1 != 0 {
+                    assert!(state.plan.flags & SEND_FUA != 0);
+                    state.durable[range.clone()].copy_from_slice(data);
+                }
                 state.volatile[range].copy_from_slice(data);
                 simple(cookie, 0)
             }

@@ -7,7 +7,7 @@ use crate::run::Run;
 use crate::stop::Stop;
 use crate::tree::Settings;
 use xfskit_ondisk::Timestamp;
-use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_TYPE, flags, flags2};
+use xfskit_ondisk::inode::{MODE_CHAR, MODE_DIR, MODE_REGULAR, MODE_TYPE, flags, flags2};
 
 /// Flags that files and directories may have. Those that forbid changes are not among them.
 const FLAGS: u16 = flags::SYNC | flags::NOATIME | flags::NODUMP | flags::NODEFRAG | flags::FILESTREAM;
@@ -27,8 +27,11 @@ pub fn perform(run: &mut Run, node: NodeId, one_in: usize) -> Result<bool, Stop>
 }
 
 fn change(run: &mut Run, node: NodeId) -> Operation {
+    // The model compares a whiteout's times with its name, for it does not know which inode that is; times that are set
+    // alone come later.
+    let may_be_whiteout = run.model.mode(node) & MODE_TYPE == MODE_CHAR;
     match run.random.below(6) {
-        0 | 1 => {
+        0 | 1 if !may_be_whiteout => {
             let [atime, mtime] = [any_time(run), any_time(run)];
             Operation::SetTimes { node, atime, mtime: mtime.or(atime.is_none().then_some(run.model.now)) }
         }

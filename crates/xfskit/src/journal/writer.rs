@@ -28,6 +28,15 @@ pub(super) struct Written {
     pub records: u64,
 }
 
+/// When a record must be durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flushed {
+    /// After the flush that follows.
+    Later,
+    /// The same, or when it is written: a checkpoint's last record.
+    MayBeAtOnce,
+}
+
 /// Most bytes of records between two flushes: half of the distance within which recovery looks for missing records.
 const MAX_IN_FLIGHT_BYTES: u64 = 1 << 20;
 
@@ -109,7 +118,7 @@ impl LogWriter {
         self.operation(id, 0, header.as_bytes())?;
         checkpoint.regions(|region| self.operation(id, 0, region))?;
         self.operation(id, operation_flags::COMMIT, &[])?;
-        self.write_record()?;
+        self.write_record(Flushed::MayBeAtOnce)?;
         Ok(self.written)
     }
 
@@ -123,11 +132,15 @@ impl LogWriter {
         self.tail = self.head;
         self.written = Written::default();
         self.put_operation(0xb0c0_d0d0, CLIENT_LOG, operation_flags::UNMOUNT, &UNMOUNT_PAYLOAD);
-        self.write_record()?;
+        self.write_record(Flushed::Later)?;
         Ok(self.written)
     }
 
+    /// Makes the records durable, and with them all that was written to their device before.
     pub(super) fn flush(&mut self) -> Result<()> {
+        if self.unflushed_bytes == 0 && self.nothing_else_waits() {
+            return Ok(());
+        }
         let flushed = self.data.flush_log(&self.place.device);
         flushed.map_err(|FlushFailed(source)| Error::Io { offset: self.place.offset, source })?;
         self.unflushed_bytes = 0;
@@ -150,7 +163,7 @@ impl LogWriter {
                 payload = rest;
                 flags = operation_flags::WAS_CONTINUED;
             }
-            self.write_record()?;
+            self.write_record(Flushed::Later)?;
         }
     }
 
@@ -173,8 +186,13 @@ impl LogWriter {
         self.operations += 1;
     }
 
+    /// Whether no write to the log's device waits for a flush, but for records.
+    fn nothing_else_waits(&self) -> bool {
+        !self.data.is(&self.place.device) || self.data.is_flushed()
+    }
+
     /// Seals the record being filled and writes it at the head, around the end of the log if need be.
-    fn write_record(&mut self) -> Result<()> {
+    fn write_record(&mut self, flushed: Flushed) -> Result<()> {
         let length = self.record.len().next_multiple_of(self.round_bytes);
         self.record.resize(length, 0);
         let sectors = length / BASIC_BLOCK_BYTES;
@@ -192,7 +210,11 @@ impl LogWriter {
         if self.unflushed_bytes + length as u64 > MAX_IN_FLIGHT_BYTES {
             self.flush()?;
         }
-        self.unflushed_bytes += length as u64;
+        let is_whole_in_one = self.unflushed_bytes == 0 && sectors <= until_end;
+        let at_once = flushed == Flushed::MayBeAtOnce && is_whole_in_one && self.writes_durably();
+        if !at_once {
+            self.unflushed_bytes += length as u64;
+        }
         seal_record(&mut self.record, &fields, (until_end < sectors).then_some(until_end));
         self.error_tags.fail(LOG_IO_DONE)?;
         let bad_checksum = self.error_tags.strikes(LOG_BAD_CRC);
@@ -200,7 +222,13 @@ impl LogWriter {
             self.record[offset_of!(RecordHeader, crc)] ^= 1;
         }
         let first = sectors.min(until_end) * BASIC_BLOCK_BYTES;
-        self.write_at(self.head.block(), 0..first)?;
+        if at_once {
+            let offset = self.offset(self.head.block());
+            let written = self.place.device.write_durably(offset, &self.record);
+            written.map_err(|source| Error::Io { offset, source })?;
+        } else {
+            self.write_at(self.head.block(), 0..first)?;
+        }
         if first < length {
             self.write_at(0, first..length)?;
         }
@@ -223,8 +251,18 @@ impl LogWriter {
     }
 
     fn write_at(&self, block: u32, range: std::ops::Range<usize>) -> Result<()> {
-        let offset = self.place.offset + u64::from(block) * BASIC_BLOCK_BYTES as u64;
+        let offset = self.offset(block);
         self.place.device.write(offset, &self.record[range]).map_err(|source| Error::Io { offset, source })
+    }
+
+    /// Where a block of the log lies on its device, in bytes.
+    fn offset(&self, block: u32) -> u64 {
+        self.place.offset + u64::from(block) * BASIC_BLOCK_BYTES as u64
+    }
+
+    /// Whether a durable write spares a flush: where other writes wait for one, it would be one request more.
+    fn writes_durably(&self) -> bool {
+        self.place.device.writes_durably() && self.nothing_else_waits()
     }
 }
 

@@ -4,12 +4,12 @@
 use crate::stress::FILE;
 use crate::{counted, make_file};
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use xfskit::device::{BlockDevice, MemoryDevice};
 use xfskit::ondisk::{InodeNumber, Timestamp};
-use xfskit::volume::{Caller, MountOptions, NewFile, RenameFlags, Volume};
+use xfskit::volume::{Caller, MountOptions, NewFile, RenameFlags, SetMode, Volume};
 use xfskit_mkfs::{Options, make};
 use xfskit_testkit::{kernel_mount, scratch};
 
@@ -37,6 +37,9 @@ struct Device {
     durable: Mutex<MemoryDevice>,
     unflushed: Mutex<Vec<(u64, Vec<u8>)>>,
     flushes: AtomicU64,
+    /// Whether it has durable writes, and how many there were.
+    has_durable_writes: AtomicBool,
+    durable_writes: AtomicU64,
     /// What a cut at the beginning of the last flush leaves.
     wanted: Mutex<Option<Arrives>>,
     cut: Mutex<Vec<u8>>,
@@ -52,10 +55,13 @@ fn is_contents(bytes: &[u8]) -> bool {
 impl Device {
     fn new(bytes: Vec<u8>) -> Arc<Self> {
         let (unflushed, flushes, wanted, cut, gate, moved) = Default::default();
+        let (has_durable_writes, durable_writes) = Default::default();
         Arc::new(Self {
             durable: Mutex::new(MemoryDevice::from_bytes(bytes)),
             unflushed,
             flushes,
+            has_durable_writes,
+            durable_writes,
             wanted,
             cut,
             gate,
@@ -123,6 +129,16 @@ impl BlockDevice for Device {
         }
         unflushed.push((offset, data.to_vec()));
         Ok(())
+    }
+
+    fn writes_durably(&self) -> bool {
+        self.has_durable_writes.load(Ordering::SeqCst)
+    }
+
+    fn write_durably(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        assert!(self.writes_durably());
+        self.durable_writes.fetch_add(1, Ordering::SeqCst);
+        self.durable.lock().unwrap().write(offset, data)
     }
 
     fn flush(&self) -> io::Result<()> {
@@ -228,6 +244,34 @@ fn bytes_in_place_cost_one_flush_and_new_blocks_two() {
     fsync(&[("device_flushes", 2), ("checkpoints", 1)], &|| append(&[b'F'; 100]));
     let end = fs.stat(file).unwrap().size - 100;
     fsync(&[("device_flushes", 1), ("checkpoints", 1)], &|| fs.write_at(file, end, &[b'G'; 100]).unwrap());
+}
+
+/// A record that is durable when it is written spares the flush behind it, if nothing else waits for one.
+#[test]
+fn durable_writes_spare_the_flush_of_a_record() {
+    let device = Device::formatted();
+    device.has_durable_writes.store(true, Ordering::SeqCst);
+    let fs = open(&device);
+    let file = durable_file(&fs, "file", b'A');
+    let fsync = |flushes: u64, durable_writes: u64, write: &dyn Fn()| {
+        write();
+        let counts = || [&device.flushes, &device.durable_writes].map(|count| count.load(Ordering::SeqCst));
+        let before = counts();
+        let count = counted(&fs, || fs.fsync(file).unwrap());
+        count.expect(&[("device_flushes", flushes), ("device_flushes_shared", 0)]);
+        let after = counts();
+        assert_eq!([after[0] - before[0], after[1] - before[1]], [flushes, durable_writes]);
+        assert_eq!(files(&device.power_cut(None)), files(&device.power_cut(Some(Arrives::Contents))));
+    };
+    let append = |bytes: &[u8]| {
+        fs.append(file, bytes).unwrap();
+    };
+    // The flush of the record covers the contents, too.
+    fsync(1, 0, &|| fs.write_at(file, 0, &[b'B'; BLOCK]).unwrap());
+    fsync(1, 1, &|| append(&[b'D'; BLOCK]));
+    fsync(0, 1, &|| fs.set_xattr(file, b"user.a", b"value", SetMode::Any, &Caller::root()).unwrap());
+    fsync(0, 0, &|| {});
+    assert_eq!(contents(&files(&device.power_cut(None)), "file").unwrap()[2 * BLOCK..], [b'D'; BLOCK]);
 }
 
 #[test]
@@ -390,10 +434,13 @@ fn replace_blocks(fs: &Volume) -> usize {
 
 #[test]
 fn blocks_get_a_new_owner_when_old_writes_in_place_are_durable() {
-    let device = Device::formatted();
-    let fs = open(&device);
-    let bytes = replace_blocks(&fs);
-    assert!(contents(&files(&device.power_cut(None)), "new").is_some_and(|found| found == vec![b'Z'; bytes]));
+    for has_durable_writes in [false, true] {
+        let device = Device::formatted();
+        device.has_durable_writes.store(has_durable_writes, Ordering::SeqCst);
+        let fs = open(&device);
+        let bytes = replace_blocks(&fs);
+        assert!(contents(&files(&device.power_cut(None)), "new").is_some_and(|found| found == vec![b'Z'; bytes]));
+    }
 }
 
 /// The flush of the log's records covers nothing on the data device.
