@@ -24,7 +24,10 @@ pub use overlay::OverlayDevice;
 
 use std::io;
 
-/// Storage of fixed size, shared between threads.
+/// Storage of fixed size, shared between threads. Ranges need not be whole sectors.
+///
+/// A device that wraps another one forwards every method, those with a default too: [`Self::identity`] keeps it from
+/// being opened twice, and [`Self::is_read_only`] from being written.
 pub trait BlockDevice: Send + Sync {
     /// Size in bytes.
     fn size_bytes(&self) -> u64;

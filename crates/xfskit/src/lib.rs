@@ -98,9 +98,10 @@
 //! # Ok::<(), xfskit::Error>(())
 //! ```
 //!
-//! After damage or a failing
-//! device the filesystem shuts itself down: every later change fails, and the image stays as the journal can recover
-//! it.
+//! Damage is `Corrupt`, which names the check, the structure, the disk address and the owner; of the superblock it is
+//! `Superblock`. Damage and a device that fails concern the call that meets them. When the journal cannot be written, a
+//! flush fails, or an error stops a change half-way, the filesystem shuts itself down: every later change fails, and
+//! the image stays as the journal can recover it.
 //!
 //! # Where it is not `std::fs`
 //!

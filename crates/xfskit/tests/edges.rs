@@ -10,7 +10,7 @@ use xfskit::device::{Access, FileDevice};
 use xfskit::error_tags::{ALLOC_EXTENT, DATA_IOERROR, ITOBP};
 use xfskit::ondisk::{InodeNumber, Timestamp};
 use xfskit::volume::{
-    Caller, Error, Fallocate, Flags, LastLink, MountOptions, NewFile, Permissions, Seek, Volume, WholeFile,
+    Caller, Error, Fallocate, Flags, LastLink, MountOptions, NewFile, Permissions, RenameFlags, Seek, Volume, WholeFile,
 };
 
 const MEBIBYTE: usize = 1 << 20;
@@ -364,6 +364,49 @@ fn a_cache_changes_nothing_that_was_appended() {
     fs.write_keeping_times(file, 4096, &[[2; 4096], [3; 4096]].concat()).unwrap();
     assert_eq!(fs.stat(file).unwrap().size, 3 * 4096);
     image.close(fs);
+}
+
+/// The name goes, and that the file's blocks cannot be found is said at the end. The image can be opened to write all
+/// the same, and the kernel mounts it.
+#[test]
+fn a_file_with_a_damaged_map_can_be_removed_and_the_image_opened_again() {
+    let image = stress::Image::new(320, &[]);
+    let fs = image.open();
+    let [file, other] = ["file", "other"].map(|name| make(&fs, name));
+    (0..400).for_each(|n| fs.write_at(file, n * 8192, &[7; 4096]).unwrap());
+    image.close(fs);
+    let mut bytes = std::fs::read(&image.path).unwrap();
+    let block = bytes.chunks(4096).position(|block| block.starts_with(b"BMA3")).expect("a block of the map");
+    bytes[block * 4096 + 300] ^= 1;
+    let is_corrupt = |result: Result<(), Error>| {
+        assert!(matches!(&result, Err(Error::Corrupt(corruption)) if corruption.owner == Some(file.0)), "{result:?}");
+    };
+    type Change = fn(&Volume, InodeNumber);
+    let changes: [Change; 3] = [
+        |fs, _| fs.unlink(fs.root(), b"file", &Caller::root()).unwrap(),
+        |fs, _| {
+            let root = fs.root();
+            fs.rename(root, b"other", root, b"file", RenameFlags::default(), &Caller::root()).unwrap();
+        },
+        |fs, file| {
+            fs.add_reference(file).unwrap();
+            fs.unlink(fs.root(), b"file", &Caller::root()).unwrap();
+            fs.drop_references(file, 1).unwrap();
+        },
+    ];
+    for change in changes {
+        std::fs::write(&image.path, &bytes).unwrap();
+        let fs = image.open();
+        change(&fs, file);
+        fs.sync().unwrap();
+        is_corrupt(fs.unmount());
+        let fs = image.open();
+        fs.write_at(other, 0, &[1; 10]).unwrap();
+        fs.unmount().unwrap();
+        if let Some(mount) = xfskit_testkit::kernel_mount(&image.path) {
+            mount.unmount();
+        }
+    }
 }
 
 /// As the kernel has it.

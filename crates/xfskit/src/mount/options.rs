@@ -7,7 +7,7 @@ use crate::journal::HostSpace;
 pub struct MountOptions {
     /// Nothing is written.
     pub read_only: bool,
-    /// With `read_only`: ignore a dirty log and read what is in place.
+    /// Ignore a dirty log and read what is in place; nothing is written then.
     pub no_recovery: bool,
     /// Bytes of metadata to keep in memory: half of it for buffers, half for inodes.
     pub cache_bytes: usize,

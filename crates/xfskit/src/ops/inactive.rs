@@ -91,15 +91,15 @@ impl Volume {
             unlinked::remove(&mut tx, ino)?;
             free_now(&mut tx, ino)
         })();
-        tx.finish(result)
+        self.located(inode.number, tx.finish(result))
     }
 
     /// As [`Self::inactivate`], after what the caller asked for is done: the name is gone, or the holder has let go.
-    /// Where freeing is refused for want of space, or by the device, the inode stays on the unlinked list, and a sync
-    /// or the unmount tries again.
+    /// Where freeing is refused for want of space, by the device, or because the inode's blocks cannot be found, the
+    /// inode stays on the unlinked list, and a sync or the unmount tries again.
     pub(super) fn inactivate_or_put_off(&self, inode: &Arc<Inode>) -> Result<()> {
         let error = match self.inactivate(inode) {
-            Err(error @ (Error::NoSpace | Error::Io { .. })) => error,
+            Err(error @ (Error::NoSpace | Error::Io { .. } | Error::Corrupt(_))) => error,
             other => return other,
         };
         self.mount.journal.check()?;
@@ -149,7 +149,8 @@ impl Volume {
     }
 
     /// Frees what a crash left on the unlinked lists. All lists are read before anything is freed, so that an image
-    /// with a damaged one is refused as it is.
+    /// with a damaged one is refused as it is. An inode whose own blocks cannot be found stays: all other files can be
+    /// used, and the kernel mounts such an image, too.
     pub(super) fn clean_orphans(&self) -> Result<()> {
         let mut orphans = Vec::new();
         for ag in (0..self.mount.geometry.ag_count).map(AgNumber) {
@@ -162,7 +163,12 @@ impl Volume {
         }
         for number in orphans {
             let inode = self.mount.inode(number)?;
-            self.located(number, self.inactivate(&inode))?;
+            match self.inactivate(&inode) {
+                Err(error @ Error::Corrupt(_)) if self.mount.journal.check().is_ok() => {
+                    tracing::warn!(inode = number.0, %error, "an inode without a name cannot be freed; run xfs_repair");
+                }
+                other => other?,
+            }
         }
         Ok(())
     }

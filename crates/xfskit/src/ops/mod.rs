@@ -272,7 +272,8 @@ impl Volume {
     ///
     /// # Errors
     /// `Io`, `Shutdown`; `NoSpace`, `Corrupt` of a file whose contents could not be written out and are lost, or of an
-    /// unlinked inode that could not be freed. All else is in the image, but for the last the log stays dirty.
+    /// unlinked inode that could not be freed. All else is in the image. For an unlinked inode, unless it is damaged, the
+    /// log stays dirty, so that the next mount tries again, the kernel's too.
     pub fn unmount(self) -> caller::Result<()> {
         self.close_with(Mount::unmount)
     }
@@ -289,14 +290,15 @@ impl Volume {
             inode.opens.store(0, crate::sync::atomic::Ordering::Release);
             freed = freed.and(self.inactivate(&inode));
         }
-        if freed.is_err() {
+        // A damaged one would stop the recovery of the kernel.
+        if freed.as_ref().is_err_and(|error| !matches!(error, Error::Corrupt(_))) {
             // A dirty log has every recovery, the kernel's too, look for inodes without a name.
             self.mount.sync()?;
             self.mount.journal.flush_contents()?;
             return Ok(freed?);
         }
         self.discard_before_close()?;
-        Ok(close(&self.mount).and(lost)?)
+        Ok(close(&self.mount).and(lost).and(freed)?)
     }
 
     /// An inode in use, locked and joined.

@@ -96,8 +96,8 @@ impl Volume {
             match self.free_some(&left) {
                 Ok(rest) => left = rest,
                 Err(error) => {
-                    let is_refused =
-                        matches!(error, Error::NoSpace | Error::Io { .. }) && self.mount.journal.check().is_ok();
+                    let is_refused = matches!(error, Error::NoSpace | Error::Io { .. } | Error::Corrupt(_))
+                        && self.mount.journal.check().is_ok();
                     let free = |inode: &Arc<Inode>| match is_refused {
                         true => self.inactivate_or_put_off(inode),
                         false => Err(Error::Stale(inode.number.0)),

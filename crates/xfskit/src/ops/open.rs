@@ -130,7 +130,7 @@ impl Volume {
         options: MountOptions,
         env: Arc<dyn Environment>,
     ) -> caller::Result<Self> {
-        let what_for = ClaimFor::mount(options.read_only || device.is_read_only());
+        let what_for = ClaimFor::mount(options.read_only || options.no_recovery || device.is_read_only());
         let claims = Claim::take_all(&device, log_device.as_ref(), what_for)?;
         Self::open_claimed(device, log_device, options, env, claims)
     }
@@ -143,6 +143,8 @@ impl Volume {
         env: Arc<dyn Environment>,
         claims: Vec<Claim>,
     ) -> caller::Result<Self> {
+        // An image whose log is not replayed must not be written.
+        let options = MountOptions { read_only: options.read_only || options.no_recovery, ..options };
         let looks_only = options.read_only || device.is_read_only();
         let mut log_end = None;
         if looks_only && !options.no_recovery {

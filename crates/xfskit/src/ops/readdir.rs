@@ -105,7 +105,9 @@ impl Iterator for ReadDir<'_> {
 
 impl Volume {
     /// Hands entries of `dir` from `cookie` on (0 is the beginning, `.` and `..` included) to `each` until it says
-    /// enough. The directory is locked for reading meanwhile.
+    /// enough. The directory is locked for reading meanwhile, so `each` must not call the volume, not even to look
+    /// something up: it would wait for itself, at the latest when another thread wants to write to the directory.
+    /// [`Self::entries`] has no such limit.
     ///
     /// # Errors
     /// `NotADirectory`, `Corrupt`, `Io`.

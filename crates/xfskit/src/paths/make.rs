@@ -4,6 +4,7 @@ use super::{Error, Filesystem, Result};
 use crate::env::{Environment, SystemEnvironment};
 use crate::mount::{Claim, ClaimFor, MountOptions};
 use crate::ops::Volume;
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use xfskit_device::{Access, BlockDevice, FileDevice, OpenError, share_storage};
@@ -21,10 +22,18 @@ const FILE_SECTOR_BYTES: usize = 512;
 /// assert!(MkfsOptions::new().label("longer than twelve bytes").is_err());
 /// # Ok::<(), xfskit::Error>(())
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct MkfsOptions {
     options: Options,
     replace: bool,
+    environment: Option<Arc<dyn Environment>>,
+}
+
+impl fmt::Debug for MkfsOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { options, replace, environment: _ } = self;
+        f.debug_struct("MkfsOptions").field("options", options).field("replace", replace).finish_non_exhaustive()
+    }
 }
 
 impl MkfsOptions {
@@ -42,14 +51,34 @@ impl MkfsOptions {
         Ok(self)
     }
 
-    /// The UUID. Images are the same byte for byte if the same calls fill them and the time of day and random numbers
-    /// are the same too: make one with this UUID, close it, and open it with [`OpenOptions::environment`]; the image is
-    /// as it was made until then.
-    ///
-    /// [`OpenOptions::environment`]: crate::OpenOptions::environment
+    /// The UUID. Images are the same byte for byte if the same calls fill them, and the time of day and random numbers
+    /// are the same too ([`Self::environment`]).
     #[must_use]
     pub fn uuid(mut self, uuid: [u8; 16]) -> Self {
         self.options.uuid = Some(uuid);
+        self
+    }
+
+    /// The time of day and the random numbers, for making the image and for the filesystem that is then open. By
+    /// default they are those of the system.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use xfskit::{MkfsOptions, device::MemoryDevice, volume::SeededEnvironment};
+    /// let image = || -> xfskit::Result<Vec<u8>> {
+    ///     let device = Arc::new(MemoryDevice::new(32 << 20));
+    ///     let options = MkfsOptions::new().small().uuid([7; 16]).environment(Arc::new(SeededEnvironment::new(1)));
+    ///     let fs = xfskit::create_on(device.clone(), &options)?;
+    ///     fs.write("/hello", "world")?;
+    ///     fs.close()?;
+    ///     Ok(device.to_bytes())
+    /// };
+    /// assert!(image()? == image()?);
+    /// # Ok::<(), xfskit::Error>(())
+    /// ```
+    #[must_use]
+    pub fn environment(mut self, environment: Arc<dyn Environment>) -> Self {
+        self.environment = Some(environment);
         self
     }
 
@@ -93,6 +122,10 @@ impl MkfsOptions {
         options.uuid.get_or_insert_with(|| *uuid::Uuid::new_v4().as_bytes());
         options
     }
+
+    fn environment_or_system(&self) -> Arc<dyn Environment> {
+        self.environment.clone().unwrap_or_else(|| Arc::new(SystemEnvironment::default()))
+    }
 }
 
 /// Makes an image file of `size_bytes` at `path`, or takes over an existing file that is empty, and opens it. A file of
@@ -132,11 +165,11 @@ pub fn create(path: impl AsRef<Path>, size_bytes: u64, options: &MkfsOptions) ->
             }
         }
         device.make_zeros_after(size_bytes, |device| set_aside(device, None, &made))?;
-        return claim_and_make(Arc::new(device), &made);
+        return claim_and_make(Arc::new(device), &made, options.environment_or_system());
     }
     let device = FileDevice::create_new(path, size_bytes)?;
     let own = device.metadata().map_err(io_error)?;
-    let result = claim_and_make(Arc::new(device), &made);
+    let result = claim_and_make(Arc::new(device), &made, options.environment_or_system());
     if result.is_err() && path.symlink_metadata().is_ok_and(|now| share_storage(&now, &own)) {
         // The file did not exist before; the error that counts is the first one.
         let _ = std::fs::remove_file(path);
@@ -156,7 +189,7 @@ pub fn create_on(device: Arc<dyn BlockDevice>, options: &MkfsOptions) -> Result<
     if !options.replace {
         expect_empty(&*device, Path::new("the device"), Extent::Disk)?;
     }
-    make_and_open(device, claim, &made)
+    make_and_open(device, claim, &made, options.environment_or_system())
 }
 
 /// Takes the device for the new filesystem. No other filesystem may have it, or it would go on with its own image in
@@ -165,16 +198,23 @@ fn claim(device: &Arc<dyn BlockDevice>) -> Result<Claim> {
     Claim::take(device, ClaimFor::Writing).map_err(|source| Error::Image { verb: "make", source: source.into() })
 }
 
-fn claim_and_make(device: Arc<dyn BlockDevice>, options: &Options) -> Result<Filesystem> {
+fn claim_and_make(
+    device: Arc<dyn BlockDevice>,
+    options: &Options,
+    environment: Arc<dyn Environment>,
+) -> Result<Filesystem> {
     let claim = claim(&device)?;
-    make_and_open(device, claim, options)
+    make_and_open(device, claim, options, environment)
 }
 
 /// Makes an image on a device that the claim is on, and opens it under the claim.
-fn make_and_open(device: Arc<dyn BlockDevice>, claim: Claim, options: &Options) -> Result<Filesystem> {
-    let environment = SystemEnvironment::default();
+fn make_and_open(
+    device: Arc<dyn BlockDevice>,
+    claim: Claim,
+    options: &Options,
+    environment: Arc<dyn Environment>,
+) -> Result<Filesystem> {
     make(&*device, None, options, environment.now())?;
-    let environment = Arc::new(environment);
     let volume = Volume::open_claimed(device, None, MountOptions::default(), environment, vec![claim]);
     Ok(Filesystem { volume: Some(volume.map_err(|source| Error::Image { verb: "open", source })?) })
 }
