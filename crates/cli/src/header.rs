@@ -11,6 +11,8 @@
 
 use crate::exit::Reported;
 use anyhow::{Context, Result};
+use rustix::process::{Signal, set_parent_process_death_signal};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Write, stdin, stdout};
 use std::os::fd::AsRawFd;
@@ -26,13 +28,21 @@ pub const NAME: &str = "xfskit-header";
 /// The program that runs, whatever has its name by now.
 const THIS_PROGRAM: &str = "/proc/self/exe";
 
+/// Whether this process is that one.
+pub fn is_this() -> bool {
+    std::env::args_os().next().is_some_and(|name| Path::new(&name).file_name() == Some(OsStr::new(NAME)))
+}
+
 /// Is that process.
 pub fn run() -> Result<()> {
     // Nobody hears what it has to say of errors: an answer is whole, or there is none.
     let silent = |_| Reported(1);
     let header = Header::over(&stdin()).map_err(silent)?;
     let needs = Needs::new(Calls::Contents);
-    confine_thread(&needs).and_then(|_| filter_calls(&needs)).map_err(|_| Reported(1))?;
+    confine_thread(&needs).map_err(|_| Reported(1))?;
+    // One that an attacker has taken over may take no heed of signals, and is not to stay when the command has ended.
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|_| Reported(1))?;
+    filter_calls(&needs).map_err(|_| Reported(1))?;
     stdout().write_all(&header.read().encode()).and_then(|()| stdout().flush()).map_err(silent)?;
     Ok(())
 }

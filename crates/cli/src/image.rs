@@ -347,8 +347,13 @@ fn open_with(
 ) -> Result<Volume> {
     let access = if options.read_only { Access::Read } else { Access::Write };
     // With all files open, and nothing of them parsed, the program enters its sandbox.
-    let log_files = log_device.map(|path| operand::open_files(path, access)).transpose()?;
-    let files = operand::open_files(image, access)?;
+    let open = |path| operand::open_files(path, access);
+    let (log_files, files) = if log_device.is_some_and(operand::is_remote) {
+        let files = open(image)?;
+        (log_device.map(open).transpose()?, files)
+    } else {
+        (log_device.map(open).transpose()?, open(image)?)
+    };
     confined::enter()?;
     let read_log = |(path, files)| read_part(path, files, Unnamed::WholeDisk, warnings);
     let log_device = log_device.zip(log_files).map(read_log).transpose()?;

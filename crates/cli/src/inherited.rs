@@ -4,8 +4,10 @@
 //! forgotten to close, or means for others: an attacker in this process would have it.
 //!
 //! Two kinds stay open besides. A file with a lock: it may be there so that the lock lasts as long as this program
-//! (`flock --no-fork`). And all files of a program with preloaded libraries, which may have opened them themselves.
+//! (`flock --no-fork`); the process that reads headers needs none. And all files of a program with preloaded libraries,
+//! which may have opened them themselves.
 
+use crate::header;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::fd::RawFd;
@@ -27,7 +29,9 @@ pub fn close_unnamed() {
         .filter(|number| *number > 2)
         .collect();
     let named: Vec<RawFd> = std::env::args_os().flat_map(|argument| numbers(&argument)).collect();
-    for number in open.into_iter().filter(|number| !named.contains(number) && !has_lock(*number)) {
+    // What the header process inherits, it inherits from a command that has the locks, too.
+    let stays = |number: &RawFd| named.contains(number) || !header::is_this() && has_lock(*number);
+    for number in open.into_iter().filter(|number| !stays(number)) {
         // One of the numbers was that of the directory that was read.
         let _ = nix::unistd::close(number);
     }

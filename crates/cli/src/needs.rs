@@ -19,7 +19,7 @@ use crate::args::{
 };
 use crate::commands::copy::CopyOperand;
 use crate::confined::{Entry, Plan};
-use crate::{network, operand};
+use crate::{network, operand, private};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -64,8 +64,7 @@ const GIVE: CapabilitySet = TAKE
     .union(CapabilitySet::FSETID)
     .union(CapabilitySet::MKNOD)
     .union(CapabilitySet::SETFCAP)
-    .union(CapabilitySet::MAC_ADMIN)
-    .union(CapabilitySet::LINUX_IMMUTABLE);
+    .union(CapabilitySet::MAC_ADMIN);
 
 /// The plan of a command; none for one that reads no image of the user's.
 pub fn of(command: &Command) -> Option<Plan> {
@@ -206,8 +205,8 @@ pub fn of_mkfs(args: &MkfsArgs, options: &Options) -> Plan {
     let is_new = args.placement == Placement::Replaces || !args.image.exists();
     let plan = if is_new && operand::is_plain(&args.image).unwrap_or(false) { plan.makes(&args.image) } else { plan };
     // A stream whose size is asked for is kept in a file.
-    let is_stream = |path: &PathBuf| !std::fs::metadata(path).is_ok_and(|data| data.is_file() || data.is_dir());
-    if args.from.iter().any(is_stream) { plan.changes(std::env::temp_dir()) } else { plan }
+    let is_stream = |path: PathBuf| !std::fs::metadata(path).is_ok_and(|data| data.is_file() || data.is_dir());
+    if args.from.iter().any(|source| is_stream(of_source(source))) { plan.changes(std::env::temp_dir()) } else { plan }
 }
 
 /// The file or folder of a source.
@@ -237,6 +236,7 @@ impl Plan {
     /// Handles trees of the host.
     fn with(mut self, calls: Calls) -> Self {
         self.needs.calls = calls;
+        self.needs.permissions = private::usual_permissions() | 0o600;
         self.reads(NAMES.map(PathBuf::from))
     }
 

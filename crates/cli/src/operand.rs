@@ -288,6 +288,11 @@ pub fn files(operand: &Path) -> Vec<PathBuf> {
     decode(operand).map_or_else(|_| vec![operand.into()], |decoded| decoded.paths)
 }
 
+/// Whether one of the files of an operand is on a server. A process that connects has given up opening others by then.
+pub fn is_remote(operand: &Path) -> bool {
+    files(operand).iter().any(|file| network::is_address(file))
+}
+
 /// The operand with the full paths of its files.
 pub fn canonical(operand: &Path) -> PathBuf {
     let Ok(decoded) = decode(operand) else { return operand.into() };

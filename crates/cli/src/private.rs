@@ -79,9 +79,14 @@ pub fn is_private(file: &Metadata) -> bool {
 /// The permissions of a new file: the usual ones, or only its owner's; and no more than those of the file that it
 /// replaces.
 pub fn permissions(is_private: bool, replaced: Option<&Metadata>) -> std::fs::Permissions {
-    let usual = if is_private { 0o600 } else { 0o666 & !umask() };
+    let usual = if is_private { 0o600 } else { usual_permissions() };
     let mode = replaced.filter(|file| file.is_file()).map_or(usual, |file| usual & file.mode() | 0o600);
     std::fs::Permissions::from_mode(mode)
+}
+
+/// The permissions of a new file.
+pub fn usual_permissions() -> u32 {
+    0o666 & !umask()
 }
 
 /// The umask. The system call would change it, so it is read from `/proc`.

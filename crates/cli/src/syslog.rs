@@ -25,7 +25,34 @@ const ONE_MORE: Duration = Duration::from_secs(30);
 /// Writes all messages to standard error, and errors to the system's log by the parent of the mount.
 pub struct SystemLog {
     parent: Connection,
-    budget: Mutex<(u32, Instant)>,
+    budget: Mutex<Budget>,
+}
+
+/// How many messages may still be sent. The server of a mount has one, so that it does not wait for a parent that waits
+/// for it; and the parent one of its own, for the server may be an attacker's.
+#[derive(Debug)]
+pub struct Budget {
+    left: u32,
+    since: Instant,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { left: BURST, since: Instant::now() }
+    }
+}
+
+impl Budget {
+    /// Takes one message from it, if there is one left.
+    pub fn may_spend(&mut self) -> bool {
+        let earned = (self.since.elapsed().as_secs() / ONE_MORE.as_secs()).min(u64::from(BURST)) as u32;
+        if earned > 0 {
+            (self.left, self.since) = ((self.left + earned).min(BURST), Instant::now());
+        }
+        let left = self.left.checked_sub(1);
+        self.left = left.unwrap_or(0);
+        left.is_some()
+    }
 }
 
 /// One message.
@@ -38,25 +65,11 @@ pub struct Message<'a> {
 impl SystemLog {
     /// A log of a server.
     pub fn new(parent: Connection) -> Self {
-        Self { parent, budget: Mutex::new((BURST, Instant::now())) }
-    }
-
-    fn may_tell(&self) -> bool {
-        let Ok(mut budget) = self.budget.lock() else { return false };
-        let (left, since) = &mut *budget;
-        let earned = (since.elapsed().as_secs() / ONE_MORE.as_secs()).min(u64::from(BURST)) as u32;
-        if earned > 0 {
-            (*left, *since) = ((*left + earned).min(BURST), Instant::now());
-        }
-        *left = match left.checked_sub(1) {
-            Some(left) => left,
-            None => return false,
-        };
-        true
+        Self { parent, budget: Mutex::default() }
     }
 
     fn send(&self, text: &str) {
-        if self.may_tell() {
+        if self.budget.lock().is_ok_and(|mut budget| budget.may_spend()) {
             self.parent.log(text);
         }
     }
@@ -117,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_flood_is_cut_off() {
-        let log = SystemLog::new(Connection::pair().unwrap().0);
-        assert_eq!((0..100).filter(|_| log.may_tell()).count(), BURST as usize);
+        let mut budget = Budget::default();
+        assert_eq!((0..100).filter(|_| budget.may_spend()).count(), BURST as usize);
     }
 }

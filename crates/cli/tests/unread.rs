@@ -219,6 +219,57 @@ fn the_process_that_reads_headers_has_the_disk_alone() {
     assert!(Command::new(env!("CARGO_BIN_EXE_xfskit")).arg("xfskit-header").output().unwrap().status.code() == Some(2));
 }
 
+/// A file with a lock stays open in a command, for it may be there to last as long; the header process does not get it,
+/// and it does not stay when the command has ended.
+#[test]
+fn the_process_that_reads_headers_has_no_file_with_a_lock_and_ends_with_the_command() {
+    if !have(&["qemu-img", "bash", "flock", "strace"]) {
+        return;
+    }
+    let scratch = scratch();
+    let (disk, calls) = (qcow2(&scratch), scratch.file("calls"));
+    ok("mkfs -q --small IMAGE", Path::new(&disk.operand));
+    // The first filter of system calls is the header process's: there it is held.
+    let line = "exec 9> lock; flock 9; exec strace -f -o calls -e trace=seccomp -e inject=seccomp:delay_enter=600s \
+                \"$0\" ls \"$1\" /";
+    let mut command = Command::new("bash");
+    command.args(["-ec", line, env!("CARGO_BIN_EXE_xfskit"), &disk.operand]).current_dir(scratch.path());
+    let mut strace = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let child_of = |process: u32| -> Option<u32> {
+        let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).ok()?;
+        children.split_whitespace().last()?.parse().ok()
+    };
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let (command, header) = loop {
+        let found = child_of(strace.id()).and_then(|command| Some((command, child_of(command)?)));
+        let name = found.map(|(_, header)| fs::read_to_string(format!("/proc/{header}/cmdline")).unwrap_or_default());
+        let is_held = || fs::read_to_string(&calls).is_ok_and(|calls| calls.contains("seccomp("));
+        if let Some(found) = found.filter(|_| name.is_some_and(|name| name == "xfskit-header\0") && is_held()) {
+            break found;
+        }
+        assert!(std::time::Instant::now() < end && strace.try_wait().unwrap().is_none(), "no header process");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    };
+    let files = |process: u32| -> Vec<PathBuf> {
+        let files = fs::read_dir(format!("/proc/{process}/fd")).unwrap().flatten();
+        files.filter_map(|file| fs::read_link(file.path()).ok()).collect()
+    };
+    let lock = scratch.file("lock").canonicalize().unwrap();
+    assert!(files(command).contains(&lock) && !files(header).contains(&lock), "{:?}", files(header));
+    assert!(Command::new("kill").args(["-KILL", &command.to_string()]).status().unwrap().success());
+    // While strace holds it, the signal waits.
+    let is_to_end = || {
+        let status = fs::read_to_string(format!("/proc/{header}/status")).unwrap_or_default();
+        status.is_empty() || status.contains("State:\tZ") || status.contains("ShdPnd:\t0000000000000100")
+    };
+    while !is_to_end() {
+        assert!(std::time::Instant::now() < end, "the header process stays");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    strace.kill().unwrap();
+    strace.wait().unwrap();
+}
+
 /// Root's server keeps no right to open what is another user's alone; a user's command has no more than the user.
 #[test]
 fn private_disks_are_used_by_root_and_by_their_owner() {

@@ -124,11 +124,10 @@ pub const FORBIDDEN: &[c_long] = &[
 
 /// Memory, threads, signals of its own, time and waiting; and what is done with files that are open.
 const ALWAYS: &[c_long] = &[
-    // Memory; mmap and mprotect have conditions.
+    // Memory; mmap, mprotect and madvise have conditions.
     libc::SYS_brk,
     libc::SYS_munmap,
     libc::SYS_mremap,
-    libc::SYS_madvise,
     libc::SYS_mincore,
     libc::SYS_membarrier,
     libc::SYS_get_mempolicy,
@@ -140,9 +139,7 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_rseq,
     libc::SYS_sched_yield,
     libc::SYS_sched_getaffinity,
-    libc::SYS_sched_setaffinity,
     libc::SYS_sched_getscheduler,
-    libc::SYS_sched_setscheduler,
     libc::SYS_sched_getparam,
     libc::SYS_getcpu,
     libc::SYS_gettid,
@@ -183,7 +180,7 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_eventfd2,
     libc::SYS_timerfd_create,
     libc::SYS_timerfd_settime,
-    // Open files.
+    // Open files; fcntl, sendto and sendmsg have conditions.
     libc::SYS_read,
     libc::SYS_write,
     libc::SYS_readv,
@@ -200,7 +197,6 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_dup,
     libc::SYS_dup3,
     libc::SYS_pipe2,
-    libc::SYS_fcntl,
     libc::SYS_flock,
     libc::SYS_fstat,
     libc::SYS_fstatfs,
@@ -212,8 +208,6 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_ftruncate,
     libc::SYS_fadvise64,
     libc::SYS_readahead,
-    libc::SYS_sendto,
-    libc::SYS_sendmsg,
     libc::SYS_recvfrom,
     libc::SYS_recvmsg,
     libc::SYS_shutdown,
@@ -273,16 +267,9 @@ const SOURCES: &[c_long] = &[
     libc::SYS_copy_file_range,
 ];
 
-/// New files, and their names.
-const OUTPUTS: &[c_long] = &[
-    libc::SYS_linkat,
-    libc::SYS_renameat,
-    libc::SYS_renameat2,
-    libc::SYS_unlinkat,
-    libc::SYS_fchmod,
-    libc::SYS_truncate,
-    libc::SYS_sync,
-];
+/// New files, and their names; fchmod has a condition.
+const OUTPUTS: &[c_long] =
+    &[libc::SYS_linkat, libc::SYS_renameat, libc::SYS_renameat2, libc::SYS_unlinkat, libc::SYS_sync];
 #[cfg(target_arch = "x86_64")]
 const OUTPUTS_OLD: &[c_long] = &[libc::SYS_link, libc::SYS_rename, libc::SYS_unlink, libc::SYS_creat];
 #[cfg(not(target_arch = "x86_64"))]
@@ -294,6 +281,7 @@ const TREES: &[c_long] = &[
     libc::SYS_mkdirat,
     libc::SYS_mknodat,
     libc::SYS_symlinkat,
+    libc::SYS_fchmod,
     libc::SYS_fchmodat,
     libc::SYS_fchown,
     libc::SYS_fchownat,
@@ -321,13 +309,20 @@ const TREES_OLD: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const TREES_OLD: &[c_long] = &[];
 
-/// The C library asks the kernel for its addresses over a socket of its own before it looks a name up.
+/// The C library asks the kernel for its addresses over a socket of its own before it looks a name up. socket and
+/// sendmmsg have conditions.
 const CONNECTS: &[c_long] = &[libc::SYS_socket, libc::SYS_connect, libc::SYS_bind, libc::SYS_sendmmsg];
+/// Which argument of a call has the flags with which something is sent.
+const SENDS: &[(c_long, u8)] = &[(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)];
+/// The part of a socket's type that is no flag.
+const SOCKET_KIND: u64 = 0xf;
 const MESSAGES: &[c_long] =
     &[libc::SYS_msgget, libc::SYS_msgsnd, libc::SYS_msgrcv, libc::SYS_semget, libc::SYS_semop, libc::SYS_semtimedop];
 
-/// A server keeps a memory file by which it reports how it ended, and asks for the directory that it leaves.
-const SERVES: &[c_long] = &[libc::SYS_memfd_create, libc::SYS_chdir];
+/// A server keeps a memory file by which it reports how it ended, and asks for the directory that it leaves. One of its
+/// threads says where and how others run.
+const SERVES: &[c_long] =
+    &[libc::SYS_memfd_create, libc::SYS_chdir, libc::SYS_sched_setaffinity, libc::SYS_sched_setscheduler];
 const RINGS: &[c_long] = &[libc::SYS_io_uring_setup, libc::SYS_io_uring_register, libc::SYS_io_uring_enter];
 
 /// Requests to devices and open files.
@@ -347,10 +342,32 @@ const IOCTLS: &[u64] = &[
     0x4004_9409, // FICLONE
     0x4020_940d, // FICLONERANGE
     0x8008_6601, // FS_IOC_GETFLAGS
-    0x4008_6602, // FS_IOC_SETFLAGS
     0x801c_581f, // FS_IOC_FSGETXATTR
-    0x401c_5820, // FS_IOC_FSSETXATTR
 ];
+
+/// Requests to open files: descriptors, locks, pipes, files in memory. Others would have the kernel send any signal to
+/// any process of the user (F_SETOWN, F_SETSIG), or hold up those who open a file (F_SETLEASE).
+const FCNTLS: &[i32] = &[
+    libc::F_DUPFD,
+    libc::F_DUPFD_CLOEXEC,
+    libc::F_GETFD,
+    libc::F_SETFD,
+    libc::F_GETFL,
+    libc::F_SETFL,
+    libc::F_GETLK,
+    libc::F_SETLK,
+    libc::F_SETLKW,
+    libc::F_OFD_GETLK,
+    libc::F_OFD_SETLK,
+    libc::F_OFD_SETLKW,
+    libc::F_GETPIPE_SZ,
+    libc::F_SETPIPE_SZ,
+    libc::F_ADD_SEALS,
+    libc::F_GET_SEALS,
+];
+
+/// Advice by which root takes memory away from all processes: MADV_HWPOISON and MADV_SOFT_OFFLINE.
+const POISONS: [u64; 2] = [100, 101];
 
 /// Names of threads and of memory.
 const PRCTLS: &[u64] = &[libc::PR_SET_NAME as u64, libc::PR_GET_NAME as u64, 0x5356_4d41 /* PR_SET_VMA */];
@@ -359,6 +376,11 @@ type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 fn condition(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompCondition, SandboxError> {
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value).map_err(refused)
+}
+
+/// An argument that is no address.
+fn null(argument: u8) -> Result<SeccompCondition, SandboxError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0).map_err(refused)
 }
 
 fn rule(conditions: Vec<SeccompCondition>) -> Result<SeccompRule, SandboxError> {
@@ -394,14 +416,33 @@ fn besides(more: &[More]) -> impl Iterator<Item = c_long> {
         .copied()
 }
 
-/// The kinds of sockets that a connection needs: the C library asks the kernel for addresses by netlink.
-fn families(more: &More) -> Vec<u64> {
-    let families: &[i32] = match more {
-        More::ConnectTcp => &[libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK],
-        More::ConnectUnix => &[libc::AF_UNIX],
-        More::Messages => &[],
+/// The sockets that a connection needs: family, type and protocol. Landlock's rules of ports hold for TCP alone, so
+/// another protocol that reaches its ports (MPTCP) must not be had. The C library asks the kernel for addresses by
+/// netlink.
+fn sockets(more: &More) -> Vec<(i32, i32, i32)> {
+    let of = |family: i32, kinds: &[(i32, i32)]| kinds.iter().map(|&(kind, with)| (family, kind, with)).collect();
+    let tcp = [(libc::SOCK_STREAM, libc::IPPROTO_TCP), (libc::SOCK_STREAM, 0)];
+    let udp = [(libc::SOCK_DGRAM, libc::IPPROTO_UDP), (libc::SOCK_DGRAM, 0)];
+    let ip = [tcp, udp].concat();
+    let sockets: Vec<Vec<(i32, i32, i32)>> = match more {
+        More::ConnectTcp => vec![
+            of(libc::AF_INET, &ip),
+            of(libc::AF_INET6, &ip),
+            of(libc::AF_NETLINK, &[(libc::SOCK_RAW, libc::NETLINK_ROUTE), (libc::SOCK_DGRAM, libc::NETLINK_ROUTE)]),
+        ],
+        More::ConnectUnix => vec![of(libc::AF_UNIX, &[(libc::SOCK_STREAM, 0)])],
+        More::Messages => vec![],
     };
-    families.iter().map(|family| family.unsigned_abs().into()).collect()
+    sockets.concat()
+}
+
+fn socket_rule((family, kind, protocol): (i32, i32, i32)) -> Result<SeccompRule, SandboxError> {
+    let value = |number: i32| u64::from(number.unsigned_abs());
+    rule(vec![
+        condition(0, SeccompCmpOp::Eq, value(family))?,
+        condition(1, SeccompCmpOp::MaskedEq(SOCKET_KIND), value(kind))?,
+        condition(2, SeccompCmpOp::Eq, value(protocol))?,
+    ])
 }
 
 fn allowed(needs: &Needs) -> Result<Rules, SandboxError> {
@@ -417,10 +458,28 @@ fn allowed(needs: &Needs) -> Result<Rules, SandboxError> {
         Calls::Serve(IoUring::Offered) => &[NAMES, NAMES_OLD, SERVES, RINGS],
     };
     rules.extend(without_conditions(more));
-    let families: Vec<u64> = needs.more.iter().flat_map(families).collect();
-    if !families.is_empty() {
-        rules.insert(number(libc::SYS_socket), one_of(0, &families)?);
+    let sockets: Vec<_> = needs.more.iter().flat_map(sockets).collect();
+    if !sockets.is_empty() {
+        let sockets = sockets.into_iter().map(socket_rule).collect::<Result<_, _>>()?;
+        rules.insert(number(libc::SYS_socket), sockets);
     }
+    // Bytes that go with a connection are not looked at by Landlock's rules of ports.
+    let fast_open = u64::from(libc::MSG_FASTOPEN.unsigned_abs());
+    let connects = rules.contains_key(&number(libc::SYS_sendmmsg));
+    for (call, flags) in SENDS.iter().filter(|(call, _)| *call != libc::SYS_sendmmsg || connects) {
+        let without = rule(vec![condition(*flags, SeccompCmpOp::MaskedEq(fast_open), 0)?])?;
+        rules.insert(number(*call), vec![without]);
+    }
+    if needs.calls == Calls::Outputs {
+        // Of any file that it has open, so what it may give is no more than a new file has anyway.
+        let others = u64::from(!needs.permissions);
+        rules.insert(number(libc::SYS_fchmod), vec![rule(vec![condition(1, SeccompCmpOp::MaskedEq(others), 0)?])?]);
+    }
+    let harmless = |operator, value| rule(vec![condition(2, operator, value)?]);
+    let harmless = vec![harmless(SeccompCmpOp::Lt, POISONS[0])?, harmless(SeccompCmpOp::Gt, POISONS[1])?];
+    rules.insert(number(libc::SYS_madvise), harmless);
+    let requests: Vec<u64> = FCNTLS.iter().map(|request| u64::from(request.unsigned_abs())).collect();
+    rules.insert(number(libc::SYS_fcntl), one_of(1, &requests)?);
     // Memory that is not executable.
     let executable = libc::PROT_EXEC as u64;
     for call in [libc::SYS_mmap, libc::SYS_mprotect] {
@@ -447,7 +506,7 @@ fn allowed(needs: &Needs) -> Result<Rules, SandboxError> {
         rules.insert(number(libc::SYS_tkill), Vec::new());
     }
     // Limits of its own, to read.
-    let own = vec![rule(vec![condition(0, SeccompCmpOp::Eq, 0)?, condition(2, SeccompCmpOp::Eq, 0)?])?];
+    let own = vec![rule(vec![condition(0, SeccompCmpOp::Eq, 0)?, null(2)?])?];
     rules.insert(number(libc::SYS_prlimit64), own);
     rules.insert(number(libc::SYS_ioctl), one_of(1, IOCTLS)?);
     rules.insert(number(libc::SYS_prctl), one_of(0, PRCTLS)?);

@@ -72,6 +72,8 @@ pub struct Needs {
     pub more: Vec<More>,
     /// Capabilities that it keeps, if it has them.
     pub capabilities: CapabilitySet,
+    /// The most permissions that it gives to a file, with [`Calls::Outputs`]: any file that it can open may get them.
+    pub permissions: u32,
 }
 
 impl Needs {
@@ -85,6 +87,7 @@ impl Needs {
             calls,
             more: Vec::new(),
             capabilities: CapabilitySet::empty(),
+            permissions: 0o600,
         }
     }
 }

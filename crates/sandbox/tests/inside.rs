@@ -3,10 +3,11 @@
 use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
 use std::net::TcpStream;
+use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
-use xfskit_sandbox::{Calls, FORBIDDEN, FileUse, IoUring, Needs, confine_thread, filter_calls};
+use xfskit_sandbox::{Calls, FORBIDDEN, FileUse, IoUring, More, Needs, confine_thread, filter_calls};
 
 const TRY: &str = "XFSKIT_TRY";
 const FOLDER: &str = "XFSKIT_TRY_FOLDER";
@@ -55,6 +56,31 @@ const TRIES: &[(&str, Calls, Option<i32>, Try)] = &[
         file.read_to_string(&mut String::new())?;
         file.sync_all()
     }),
+    ("changes the permissions of a file that it reads", Calls::Outputs, Some(REFUSED), |at| {
+        use std::os::unix::fs::PermissionsExt;
+        File::open(at.join("read"))?.set_permissions(fs::Permissions::from_mode(0o666))
+    }),
+    ("gives a file its permissions", Calls::Outputs, Some(DONE), |at| {
+        use std::os::unix::fs::PermissionsExt;
+        File::open(at.join("written"))?.set_permissions(fs::Permissions::from_mode(0o600))
+    }),
+    ("sets flags of a file that it reads", Calls::Files, Some(REFUSED), |at| {
+        let file = File::open(at.join("read"))?;
+        let flags = Box::leak(Box::new(0x40_i64)); // no dump
+        let request = 0x4008_6602;
+        returned(libc::SYS_ioctl, [i64::from(file.as_raw_fd()), request, flags as *const i64 as i64, 0, 0, 0]).map(drop)
+    }),
+    ("names a process that gets a signal", Calls::Files, Some(REFUSED), |_| {
+        let own = i64::from(std::process::id());
+        returned(libc::SYS_fcntl, [0, 10, 9, 0, 0, 0])?;
+        returned(libc::SYS_fcntl, [0, i64::from(libc::F_SETOWN), own, 0, 0, 0]).map(drop)
+    }),
+    ("sets a limit of its own", Calls::Files, Some(REFUSED), |_| {
+        let place = 0x7_0000_0000;
+        let flags = i64::from(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE);
+        returned(libc::SYS_mmap, [place, 4096, i64::from(libc::PROT_READ | libc::PROT_WRITE), flags, -1, 0])?;
+        returned(libc::SYS_prlimit64, [0, i64::from(libc::RLIMIT_NOFILE), place, 0, 0, 0]).map(drop)
+    }),
     ("aborts", Calls::Files, Some(-6), |_| std::process::abort()),
     ("gets capabilities back", Calls::Files, Some(DONE), |_| {
         let status = fs::read_to_string("/proc/thread-self/status")?;
@@ -96,6 +122,19 @@ fn enter(at: &Path, calls: Calls) {
     assert!(confined.seccomp && confined.landlock.is_some(), "{confined}");
 }
 
+/// What a connection to a server leaves, and no more; `None` for killed.
+const WITH_NETWORK: &[(&str, Option<i32>, Try)] = &[
+    ("connects to its server", Some(DONE), |at| TcpStream::connect(("127.0.0.1", port(at, "server"))).map(drop)),
+    ("looks a name up", Some(DONE), |_| std::net::ToSocketAddrs::to_socket_addrs("localhost:1").map(drop)),
+    ("connects to another port", Some(REFUSED), |at| TcpStream::connect(("127.0.0.1", port(at, "other"))).map(drop)),
+    ("connects to another port with the first bytes", Some(REFUSED), |at| fast_open(port(at, "other"))),
+    ("connects to another port by MPTCP", Some(REFUSED), |at| {
+        let socket = socket(libc::SOCK_STREAM, libc::IPPROTO_MPTCP)?;
+        let (address, length) = local(port(at, "other"));
+        returned(libc::SYS_connect, [i64::from(socket), address, length, 0, 0, 0]).map(drop)
+    }),
+];
+
 /// The process of a try.
 #[test]
 fn a_try() {
@@ -107,9 +146,22 @@ fn a_try() {
         make_call(number.parse().unwrap());
         std::process::exit(DONE);
     }
+    if let Some((_, _, attempt)) = WITH_NETWORK.iter().find(|(name, ..)| *name == what) {
+        let mut needs = Needs::new(Calls::Files);
+        needs.ports.push(port(&at, "server"));
+        needs.more.push(More::ConnectTcp);
+        let look_up = ["/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf", "/etc/host.conf", "/lib", "/usr/lib"];
+        needs.files.extend(look_up.map(|path| (path.into(), FileUse::Read)));
+        let _ = confine_thread(&needs).unwrap().and(filter_calls(&needs).unwrap());
+        report(attempt(&at));
+    }
     let (_, calls, _, attempt) = TRIES.iter().find(|(name, ..)| *name == what).unwrap();
     enter(&at, *calls);
-    match attempt(&at) {
+    report(attempt(&at));
+}
+
+fn report(tried: std::io::Result<()>) -> ! {
+    match tried {
         Ok(()) => std::process::exit(DONE),
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => std::process::exit(REFUSED),
         Err(error) => panic!("{error}"),
@@ -120,6 +172,42 @@ fn a_try() {
 fn make_call(number: i64) {
     // SAFETY: the kernel ends the process instead of making the call; with these arguments none would write to memory.
     unsafe { libc::syscall(number, -1, 0, 0, 0, 0, 0) };
+}
+
+fn port(at: &Path, name: &str) -> u16 {
+    fs::metadata(at.join(name)).map(|data| data.len() as u16).unwrap()
+}
+
+/// Calls the system, whose errors come as errors.
+#[allow(unsafe_code)]
+fn returned(number: i64, [a, b, c, d, e, f]: [i64; 6]) -> std::io::Result<i64> {
+    // SAFETY: each caller gives addresses of memory that lives until this returns, as long as the call reads it.
+    match unsafe { libc::syscall(number, a, b, c, d, e, f) } {
+        -1 => Err(std::io::Error::last_os_error()),
+        result => Ok(result),
+    }
+}
+
+fn socket(kind: i32, protocol: i32) -> std::io::Result<i32> {
+    let arguments = [libc::AF_INET, kind, protocol, 0, 0, 0].map(i64::from);
+    returned(libc::SYS_socket, arguments).map(|socket| socket as i32)
+}
+
+/// The address of a port of this host, in memory that stays.
+fn local(port: u16) -> (i64, i64) {
+    let mut bytes = vec![0_u8; 16];
+    bytes[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+    bytes[2..4].copy_from_slice(&port.to_be_bytes());
+    bytes[4..8].copy_from_slice(&[127, 0, 0, 1]);
+    (bytes.leak().as_ptr() as i64, 16)
+}
+
+fn fast_open(port: u16) -> std::io::Result<()> {
+    let socket = socket(libc::SOCK_STREAM, 0)?;
+    let (address, length) = local(port);
+    let data = b"x";
+    let (data, flags) = (data.as_ptr() as i64, i64::from(libc::MSG_FASTOPEN));
+    returned(libc::SYS_sendto, [i64::from(socket), data, 1, flags, address, length]).map(drop)
 }
 
 fn outcome(what: &str, at: &Path) -> ExitStatus {
@@ -181,4 +269,23 @@ fn every_forbidden_call_ends_the_process() {
         let status = outcome(&format!("call {call}"), folder.path());
         assert_eq!(status.signal(), Some(SIGSYS), "call {call}: {status}");
     }
+}
+
+/// Landlock's rules are of TCP ports, and of connect(2): there are other ways to a port.
+#[test]
+fn a_connection_is_to_its_server_alone() {
+    if !is_offered() {
+        return;
+    }
+    let folder = folder();
+    let listeners = ["server", "other"].map(|name| {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        File::create(folder.path().join(name)).unwrap().set_len(port.into()).unwrap();
+        listener
+    });
+    for (what, expected, _) in WITH_NETWORK {
+        assert_eq!(outcome(what, folder.path()).code(), *expected, "{what}");
+    }
+    drop(listeners);
 }

@@ -8,7 +8,7 @@ use crate::confined;
 use crate::exit::Usage;
 use crate::image::open_device;
 use crate::needs;
-use crate::operand::{Files, is_plain, open_files};
+use crate::operand::{Files, is_plain, is_remote, open_files};
 use crate::overwrite::{Existing, choose_part, verify_existing};
 use crate::screen::{report, say, say_part};
 use crate::text::parse_size;
@@ -73,9 +73,13 @@ fn make_empty(args: &MkfsArgs, options: &Options) -> Result<Superblock> {
         Some(epoch) => epoch,
         None => SystemEnvironment::default().now(),
     };
-    let log = options.log_device.as_deref().map(|path| Ok::<_, Error>((path, Existing::open(path)?))).transpose()?;
+    let log_device = options.log_device.as_deref();
+    let open_log = |path| Ok::<_, Error>((path, Existing::open(path)?));
+    let (first, last) = if log_device.is_some_and(is_remote) { (None, log_device) } else { (log_device, None) };
+    let log = first.map(open_log).transpose()?;
     let look_at = |(path, log): (&Path, Existing)| log.into_device(path, args.overwrite());
     if let Some(part) = open_part(args)? {
+        let log = last.map(open_log).transpose()?.or(log);
         confined::enter()?;
         let log = log.map(look_at).transpose()?;
         let part = choose_part(&args.image, part, args.overwrite())?;
@@ -86,6 +90,7 @@ fn make_empty(args: &MkfsArgs, options: &Options) -> Result<Superblock> {
         return made.with_context(|| args.image.display().to_string());
     }
     let held = args.image.exists().then(|| open_device(&args.image, args.access())).transpose()?;
+    let log = last.map(open_log).transpose()?.or(log);
     confined::enter()?;
     let log = log.map(look_at).transpose()?;
     let (device, made) = open_target(args, options, held, log.as_deref())?;

@@ -86,7 +86,7 @@ impl Volume {
     /// end of an append-only one.
     pub fn write_at(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> caller::Result<()> {
         let written = self.write(inode, offset, data, Writer::Caller);
-        if let Err(Error::Io { .. }) = written {
+        if let Err(Error::Io { .. } | Error::NoSpace) = written {
             // A part may have been written, which whoever compares times must see.
             self.note_write(&self.mount.inode(inode)?);
         }
@@ -227,8 +227,9 @@ impl Volume {
             return Ok(());
         }
         let Some(inode) = self.mount.inodes.find(inode) else { return Ok(self.mount.journal.flush_contents()?) };
-        let waiting = self.write_out(&inode);
+        // Before, so that it is remembered if another thread cuts the file meanwhile.
         Self::forget_cut(&inode);
+        let waiting = self.write_out(&inode);
         let since = self.mount.journal.flush_point();
         // A transaction that is committing now holds the lock; what it does came after this call.
         self.mount.journal.make_durable(inode.item().pinned_by(), since)?;
@@ -253,8 +254,8 @@ impl Volume {
         let waiting = self.mount.dirty_inodes.all();
         let mut result = self.write_out_times(&waiting);
         for inode in waiting {
-            result = result.and(self.write_out(&inode));
             Self::forget_cut(&inode);
+            result = result.and(self.write_out(&inode));
         }
         result
     }

@@ -6,11 +6,12 @@ use crate::args::MountArgs;
 use crate::exit::{self, Reported};
 use crate::operand;
 use crate::screen::report;
-use crate::syslog;
+use crate::syslog::{self, Budget};
 use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 use xfskit::device::Access;
@@ -58,15 +59,33 @@ pub(super) fn run(args: &MountArgs, settings: MountSettings) -> Result<()> {
     // It has a copy of the server's end of the connection.
     drop(command);
     let server = Arc::new(Server { connection, has_ended: Mutex::new(false), ends: Condvar::new() });
-    let mut mount =
-        Mount { args, settings, output, signals: Some(signals), server: &server, mounting: None, unmounter: None };
+    let mut mount = Mount {
+        args,
+        settings,
+        output,
+        signals: Some(signals),
+        server: &server,
+        mounting: None,
+        unmounter: None,
+        unmounting: Arc::default(),
+        log: Budget::default(),
+    };
     let attended = mount.attend();
+    if attended.as_ref().is_err_and(|error| error.is::<NotAsked>()) {
+        // An attacker has taken it over; there is nothing to be closed in good order.
+        let _ = child.kill();
+    }
     let status = child.wait().context("waiting for the server")?;
     *server.has_ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
     server.ends.notify_all();
     attended?;
     mount.end(status)
 }
+
+/// The server sent what it does not send.
+#[derive(Debug, thiserror::Error)]
+#[error("the server sent a message that was not due")]
+struct NotAsked;
 
 struct Mount<'a> {
     args: &'a MountArgs,
@@ -76,23 +95,31 @@ struct Mount<'a> {
     server: &'a Arc<Server>,
     mounting: Option<Mounting>,
     unmounter: Option<Unmounter>,
+    /// The server has asked for the end, and a thread unmounts.
+    unmounting: Arc<AtomicBool>,
+    log: Budget,
 }
 
 impl Mount<'_> {
-    /// Does what the server's messages ask for, until it ends.
+    /// Does what the server's messages ask for, until it ends. It may be an attacker's by then: each message is taken
+    /// only when it is due.
     fn attend(&mut self) -> Result<()> {
         while let Some(message) = self.server.connection.receive().context("the server's message")? {
             match message {
-                Message::OpenedToRead => self.mount(Access::Read)?,
-                Message::OpenedToWrite => self.mount(Access::Write)?,
+                Message::OpenedToRead if self.mounting.is_none() => self.mount(Access::Read)?,
+                Message::OpenedToWrite if self.mounting.is_none() && !self.settings.engine.read_only => {
+                    self.mount(Access::Write)?;
+                }
                 Message::Serving => self.begin(),
-                Message::Log(text) => syslog::send(&self.args.image.display().to_string(), &text),
-                Message::AskedToEnd => {
-                    if let Some(unmounter) = self.unmounter.clone() {
-                        std::thread::spawn(move || unmount(&unmounter));
+                Message::Log(text) => {
+                    if self.log.may_spend() {
+                        syslog::send(&self.args.image.display().to_string(), &text);
                     }
                 }
-                Message::Mounted(..) | Message::Close => bail!("the server sent a message that is the parent's"),
+                Message::AskedToEnd => self.unmount_once(),
+                Message::OpenedToRead | Message::OpenedToWrite | Message::Mounted(..) | Message::Close => {
+                    return Err(NotAsked.into());
+                }
             }
         }
         Ok(())
@@ -114,6 +141,17 @@ impl Mount<'_> {
                 let _ = self.server.connection.send(&Message::Close);
                 Err(error.into())
             }
+        }
+    }
+
+    fn unmount_once(&self) {
+        let Some(unmounter) = self.unmounter.clone() else { return };
+        let unmounting = Arc::clone(&self.unmounting);
+        if !unmounting.swap(true, Ordering::Relaxed) {
+            std::thread::spawn(move || {
+                unmount(&unmounter);
+                unmounting.store(false, Ordering::Relaxed);
+            });
         }
     }
 
