@@ -123,7 +123,22 @@
 //! | engine | this project's own crates: caches, journal, trees | feature `internals`; see `ARCHITECTURE.md` |
 //!
 //! Only the first two stay as they are from one version to the next. [`Filesystem::volume`] leads from the
-//! first to the second: device nodes, batches, holes, shared extents.
+//! first to the second: attributes that must be new or must be there ([`volume::SetMode`]), batches, holes, shared
+//! extents.
+//!
+//! ```
+//! # let device = std::sync::Arc::new(xfskit::device::MemoryDevice::new(32 << 20));
+//! # let fs = xfskit::create_on(device, &xfskit::MkfsOptions::new().small())?;
+//! use xfskit::volume::{Caller, LastLink, SetMode};
+//!
+//! fs.write("/file", "text")?;
+//! let file = fs.volume().resolve_ref(b"/file", LastLink::Follow)?;
+//! fs.volume().set_xattr(file.number(), b"user.lock", b"1", SetMode::Create, &Caller::root())?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The library opens one filesystem on one device. Partitions, logical volumes and virtual disks, copies of trees
+//! between host and image, archives and the check of an image are the command's.
 //!
 //! # Features
 //!

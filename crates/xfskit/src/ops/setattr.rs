@@ -52,12 +52,16 @@ impl Volume {
     /// in one transaction.
     ///
     /// # Errors
-    /// `Invalid` for a time with a whole second of nanoseconds or more; `NotPermitted` for what is immutable or
+    /// `Invalid` for a time with a whole second of nanoseconds or more, and for the owner 2³² − 1, which is none:
+    /// `chown(2)` takes it for "leave it"; `NotPermitted` for what is immutable or
     /// append-only; `Stale`, `NoSpace`, `Io`; for a size as [`Self::truncate`].
     pub fn set_attr(&self, inode: InodeNumber, change: &SetAttr, caller: &Caller) -> caller::Result<Stat> {
         let given = |time| if let Some(SetTime::To(time)) = time { Some(time) } else { None };
         for time in [given(change.atime), given(change.mtime), change.ctime].into_iter().flatten() {
             check_time(time)?;
+        }
+        if [change.uid, change.gid].contains(&Some(u32::MAX)) {
+            return Err(Error::Invalid("4294967295 is no user and no group").into());
         }
         if let Some(size) = change.size {
             let others = if change.permissions.is_none() { *change } else { SetAttr::default() };

@@ -113,8 +113,8 @@ impl Filesystem {
 
     /// Makes or replaces an extended attribute of a file; of a symbolic link, of what it leads to
     /// ([`set_symlink_xattr`](Self::set_symlink_xattr) has the link itself). The full name begins with `user.`,
-    /// `trusted.` or `security.`, or is one of the ACLs of `system.`, which an empty value removes. The value has at
-    /// most 65536 bytes.
+    /// `trusted.` or `security.`, or is one of the ACLs `system.posix_acl_access` and `system.posix_acl_default`, whose
+    /// value is that of `setxattr(2)` (version 2), and which an empty value removes. The value has at most 65536 bytes.
     ///
     /// # Errors
     /// As [`Self::metadata`]; `NotSupported` for a name with an unknown prefix, `AttributeNameTooLong`,
@@ -164,7 +164,21 @@ impl Filesystem {
             .on("remove attribute of", path)
     }
 
-    /// The full names of all extended attributes of a file, in no order.
+    /// As [`Self::remove_xattr`], of a symbolic link itself where the path ends in one, as `lremovexattr` does.
+    ///
+    /// # Errors
+    /// As [`Self::remove_xattr`].
+    pub fn remove_symlink_xattr(&self, path: impl AsPath, name: impl AsRef<[u8]>) -> Result<()> {
+        let path = path.as_path_bytes();
+        let inode = self.reference(path, LastLink::Keep).on("remove attribute of", path)?;
+        self.volume()
+            .remove_xattr(inode.number(), name.as_ref(), SetMode::Any, &Caller::root())
+            .on("remove attribute of", path)
+    }
+
+    /// The full names of all extended attributes of a file, in no order; of a symbolic link, those of what it leads to
+    /// ([`DirEntry::list_xattrs`](crate::DirEntry::list_xattrs) has the link's own). An ACL is there twice, by the name
+    /// that it has on disk (`trusted.SGI_ACL_…`), too, as the kernel lists it.
     ///
     /// # Errors
     /// As [`Self::metadata`].

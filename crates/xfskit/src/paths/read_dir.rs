@@ -134,6 +134,15 @@ impl DirEntry<'_> {
         value.on("read attribute of", &self.path)
     }
 
+    /// The full names of all extended attributes, in no order; of a symbolic link, its own.
+    ///
+    /// # Errors
+    /// `Path`: `NotFound` if the file was removed meanwhile.
+    pub fn list_xattrs(&self) -> Result<Vec<Vec<u8>>> {
+        let names = self.volume.resolve_ref(&self.path, LastLink::Keep);
+        names.and_then(|inode| self.volume.list_xattrs(inode.number())).on("list attributes of", &self.path)
+    }
+
     pub(super) fn path_bytes(&self) -> &[u8] {
         &self.path
     }

@@ -10,7 +10,8 @@ impl Filesystem {
     /// Everything below a directory, depth first: a directory comes before what is in it. Symbolic links are not
     /// followed. An error is an item like any other, and the walk goes on with what can be read.
     ///
-    /// Entries are read in batches: the walk may list a file that was removed since, or has moved.
+    /// Entries are read in batches: the walk may list a file that was removed since, or has moved. Who removes a
+    /// directory that the walk has just listed calls [`Walk::skip_dir`], or the next item is the error `NotFound`.
     ///
     /// ```
     /// # let device = std::sync::Arc::new(xfskit::device::MemoryDevice::new(32 << 20));

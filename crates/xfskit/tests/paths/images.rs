@@ -226,4 +226,21 @@ fn a_symbolic_link_has_attributes_of_its_own() {
     assert_eq!(label(b"/link", LastLink::Keep), b"of the link");
     assert_eq!(label(b"/link", LastLink::Follow), b"of the target");
     assert!(fs.set_symlink_xattr("/link", "user.a", "x").is_err());
+    fs.set_xattr("/target", "user.a", "x").unwrap();
+    let link = fs.read_dir("/").unwrap().map(|entry| entry.unwrap()).find(|entry| entry.name() == b"link").unwrap();
+    let count = |names: Vec<Vec<u8>>| names.len();
+    assert_eq!((count(link.list_xattrs().unwrap()), count(fs.list_xattrs("/link").unwrap())), (1, 2));
+    fs.remove_symlink_xattr("/link", "security.selinux").unwrap();
+    assert_eq!((count(link.list_xattrs().unwrap()), count(fs.list_xattrs("/link").unwrap())), (0, 2));
+}
+
+/// `chown(2)` takes it for "leave it as it is".
+#[test]
+fn no_file_belongs_to_nobody_at_all() {
+    let (_device, fs) = crate::image(BYTES as usize);
+    fs.write("/file", "").unwrap();
+    for (uid, gid) in [(Some(u32::MAX), None), (None, Some(u32::MAX))] {
+        assert_eq!(fs.set_owner("/file", uid, gid).unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
+    assert_eq!(fs.metadata("/file").unwrap().uid(), 0);
 }
