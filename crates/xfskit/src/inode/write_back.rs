@@ -7,6 +7,9 @@
 //!
 //! Locks are only tried: a locked object is in use by a transaction that will move it to the head of the log anyway.
 //!
+//! Blocks are written one after the other, and by several threads where the device's requests take long
+//! (`BlockDevice::requests_at_once`).
+//!
 //! A block that the device refuses to write stays in the AIL, and its log records stay in the log. Every push tries it
 //! again.
 //!
@@ -22,6 +25,7 @@ use crate::item::LogItem;
 use crate::journal::{Ail, WriteBack, WrittenBack};
 use crate::mount::Mount;
 use crate::space::cluster::INODE_CLUSTER_KIND;
+use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use xfskit_ondisk::DiskAddress;
@@ -54,29 +58,84 @@ impl WriteBackToDevice {
     }
 }
 
+/// Blocks to be written, each by the thread that takes it.
+struct Turns<'a> {
+    mount: &'a Arc<Mount>,
+    ail: &'a Ail,
+    groups: Mutex<std::vec::IntoIter<(u64, BlockItems)>>,
+}
+
+impl Turns<'_> {
+    /// Writes blocks until none is left, or an error that is not the device's ends it for all threads.
+    fn take_all(&self, done: &mut WrittenBack) {
+        let ordered = self.mount.journal.ordered_flag();
+        loop {
+            let Some((address, group)) = self.groups.lock().next() else { return };
+            match write_group(self.mount, self.ail, &ordered, DiskAddress(address), group) {
+                Ok(left) => done.left += left,
+                Err(error) => {
+                    if !is_refusal(&error) {
+                        *self.groups.lock() = Vec::new().into_iter();
+                    }
+                    note(done, error);
+                }
+            }
+        }
+    }
+}
+
+/// Whether the device refused a block, which stays in the AIL.
+fn is_refusal(error: &Error) -> bool {
+    matches!(error, Error::Io { .. })
+}
+
+/// Keeps the first error, but one that ends the write-back before a refusal.
+fn note(done: &mut WrittenBack, error: Error) {
+    if done.failed.as_ref().is_none_or(|first| is_refusal(first) && !is_refusal(&error)) {
+        done.failed = Some(error);
+    }
+}
+
 impl WriteBack for WriteBackToDevice {
     fn write_back(&self, ail: &Ail, mut items: Vec<(u64, Arc<dyn LogItem>)>) -> WrittenBack {
         let mut done = WrittenBack::default();
         let Some(mount) = self.mount.upgrade() else { return done };
         items.sort_unstable_by_key(|(address, _)| *address);
-        let ordered = mount.journal.ordered_flag();
-        let mut items = items.into_iter().peekable();
-        while let Some((address, first)) = items.next() {
-            let mut group = BlockItems::default();
-            group.add(first);
-            while let Some((_, item)) = items.next_if(|(next, _)| *next == address) {
+        let mut groups: Vec<(u64, BlockItems)> = Vec::new();
+        for (address, item) in items {
+            if groups.last().is_none_or(|(last, _)| *last != address) {
+                groups.push((address, BlockItems::default()));
+            }
+            if let Some((_, group)) = groups.last_mut() {
                 group.add(item);
             }
-            match write_group(&mount, ail, &ordered, DiskAddress(address), group) {
-                Ok(left) => done.left += left,
-                Err(error) => {
-                    let is_refused = matches!(error, Error::Io { .. });
-                    done.failed.get_or_insert(error);
-                    if !is_refused {
-                        break;
-                    }
+        }
+        let threads = mount.device.requests_at_once().min(groups.len());
+        let turns = Turns { mount: &mount, ail, groups: Mutex::new(groups.into_iter()) };
+        if threads <= 1 {
+            turns.take_all(&mut done);
+            return done;
+        }
+        // Where each request takes long, many are on their way at a time. The calling thread is one of those that write,
+        // so it does all where the system has no other.
+        let parts = Mutex::new(Vec::new());
+        let run = || {
+            let mut part = WrittenBack::default();
+            turns.take_all(&mut part);
+            parts.lock().push(part);
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                let name = "write-back".to_owned();
+                if std::thread::Builder::new().name(name).spawn_scoped(scope, run).is_err() {
+                    break;
                 }
             }
+            run();
+        });
+        for part in parts.into_inner() {
+            done.left += part.left;
+            part.failed.into_iter().for_each(|error| note(&mut done, error));
         }
         done
     }

@@ -6,6 +6,7 @@ mod absent;
 mod acl;
 mod announce;
 mod copies;
+mod far;
 mod fast_path;
 mod fsyncs;
 mod gathering;
