@@ -431,6 +431,64 @@ fn a_file_with_a_damaged_map_can_be_removed_and_the_image_opened_again() {
     }
 }
 
+/// The places of the log's records, in their order.
+fn records(image: &[u8]) -> Vec<usize> {
+    let is_record = |offset: &usize| image[*offset..].starts_with(&[0xfe, 0xed, 0xba, 0xbe]);
+    (0..image.len()).step_by(512).filter(is_record).collect()
+}
+
+/// How many names a dirty image shows after recovery; an error if it is refused as damaged.
+fn recovered(image: &Path) -> Result<usize, String> {
+    let device = Arc::new(FileDevice::open(image, Access::Write).unwrap());
+    let fs = match Volume::open(device, MountOptions::default()) {
+        Err(error @ Error::Corrupt(_)) => return Err(error.to_string()),
+        other => other.unwrap(),
+    };
+    let count = fs.entries(fs.root()).unwrap().count();
+    fs.unmount().unwrap();
+    Ok(count)
+}
+
+/// The same, by the kernel; `None` where it refuses the image.
+fn recovered_by_the_kernel(image: &Path) -> Option<Option<usize>> {
+    let mount = xfskit_testkit::try_kernel_mount(image, None, &[])?.ok();
+    Some(mount.map(|mount| {
+        let count = std::fs::read_dir(mount.path()).unwrap().count();
+        mount.unmount();
+        count
+    }))
+}
+
+/// A record that is not whole was in flight when the power failed, if it is one of the last eight. Otherwise those
+/// behind it were written when it was durable, and it is damaged: to end there would drop what an fsync has answered.
+#[test]
+fn a_bad_record_is_the_end_of_the_log_only_where_it_may_have_been_in_flight() {
+    let image = stress::Image::new(320, &[]);
+    let fs = image.open();
+    for number in 0..30 {
+        let file = make(&fs, &format!("file {number}"));
+        fs.fsync(file).unwrap();
+    }
+    let dirty = std::fs::read(&image.path).unwrap();
+    image.close(fs);
+    let records = records(&dirty);
+    assert!(records.len() > 30, "{} records", records.len());
+    let path = image.path.with_extension("damaged");
+    let newest = records.len() - 1;
+    for (bad, place) in [(3, 600), (newest - 9, 600), (newest - 7, 600), (newest - 2, 600), (5, 0)] {
+        let mut bytes = dirty.clone();
+        bytes[records[bad] + place] ^= 0x55;
+        std::fs::write(&path, &bytes).unwrap();
+        let kernels = recovered_by_the_kernel(&path);
+        std::fs::write(&path, &bytes).unwrap();
+        let ours = recovered(&path);
+        assert_eq!(ours.is_ok(), newest - bad < 8, "record {bad} of {newest}: {ours:?}");
+        if let Some(kernels) = kernels {
+            assert_eq!(ours.ok(), kernels, "record {bad} of {newest}");
+        }
+    }
+}
+
 /// As the kernel has it.
 #[test]
 fn a_write_of_nothing_changes_no_time() {

@@ -19,6 +19,9 @@ use zerocopy::FromBytes;
 
 /// Most sectors that a writer may have had in flight when the power failed: eight of the largest records.
 pub(super) const IN_FLIGHT_BLOCKS: u32 = 8 * 256 * 1024 / 512;
+/// Most records that a writer may have had in flight then. One that is further back was durable before those behind it
+/// were written; that it is not whole is damage, and the kernel recovers no such log.
+pub(super) const IN_FLIGHT_RECORDS: usize = 8;
 /// Sectors before the edge that contain all records which may be missing or torn, and a whole record before them.
 const MAX_WINDOW_BLOCKS: u32 = 2 * IN_FLIGHT_BLOCKS;
 /// Most blocks of the record with which xfsprogs formats a log: the largest stripe unit.
@@ -245,6 +248,7 @@ impl<'p> Window<'p> {
         let all = headers.clone();
         let oldest = end.saturating_sub(IN_FLIGHT_BLOCKS as usize);
         let recent = headers.partition_point(|&header| header < oldest);
+        let recent = recent.max(headers.len().saturating_sub(IN_FLIGHT_RECORDS));
         let torn = (recent..headers.len()).find(|&at| {
             let record_end = headers.get(at + 1).copied().unwrap_or(end);
             !self.is_whole(headers[at], record_end, uuid)

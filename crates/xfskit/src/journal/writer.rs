@@ -7,7 +7,7 @@ use super::area::LogArea;
 use super::checkpoint::Checkpoint;
 use super::data_device::{DataDevice, FlushFailed};
 use super::grant::accounts::Overheads;
-use super::head::LogHead;
+use super::head::{IN_FLIGHT_RECORDS, LogHead};
 use crate::env::mix;
 use crate::error::{Error, Result};
 use crate::error_tags::{ErrorTags, LOG_BAD_CRC, LOG_IO_DONE};
@@ -39,6 +39,8 @@ enum Flushed {
 
 /// Most bytes of records between two flushes: half of the distance within which recovery looks for missing records.
 const MAX_IN_FLIGHT_BYTES: u64 = 1 << 20;
+/// Most records between two flushes: so many may be torn for recovery, the kernel's too, and no more.
+const MAX_IN_FLIGHT_RECORDS: u32 = IN_FLIGHT_RECORDS as u32;
 
 pub(super) struct LogWriter {
     place: LogArea,
@@ -55,8 +57,9 @@ pub(super) struct LogWriter {
     operations: u32,
     tail: Lsn,
     written: Written,
-    /// Bytes of records since the last flush.
+    /// Bytes of records since the last flush, and the number of these records.
     unflushed_bytes: u64,
+    unflushed_records: u32,
     error_tags: Arc<ErrorTags>,
 }
 
@@ -83,6 +86,7 @@ impl LogWriter {
             tail: head.next,
             written: Written::default(),
             unflushed_bytes: 0,
+            unflushed_records: 0,
             error_tags,
         }
     }
@@ -144,6 +148,7 @@ impl LogWriter {
         let flushed = self.data.flush_log(&self.place.device);
         flushed.map_err(|FlushFailed(source)| Error::Io { offset: self.place.offset, source })?;
         self.unflushed_bytes = 0;
+        self.unflushed_records = 0;
         Ok(())
     }
 
@@ -206,14 +211,16 @@ impl LogWriter {
             record_bytes: self.record_bytes as u32,
             uuid: self.uuid,
         };
-        // Recovery looks for records that did not arrive within 2 MiB of the head only.
-        if self.unflushed_bytes + length as u64 > MAX_IN_FLIGHT_BYTES {
+        // Recovery looks for records that did not arrive, or in part, near the head only.
+        let is_full = self.unflushed_bytes + length as u64 > MAX_IN_FLIGHT_BYTES;
+        if is_full || self.unflushed_records >= MAX_IN_FLIGHT_RECORDS {
             self.flush()?;
         }
         let is_whole_in_one = self.unflushed_bytes == 0 && sectors <= until_end;
         let at_once = flushed == Flushed::MayBeAtOnce && is_whole_in_one && self.writes_durably();
         if !at_once {
             self.unflushed_bytes += length as u64;
+            self.unflushed_records += 1;
         }
         seal_record(&mut self.record, &fields, (until_end < sectors).then_some(until_end));
         self.error_tags.fail(LOG_IO_DONE)?;

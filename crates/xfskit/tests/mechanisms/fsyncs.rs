@@ -127,6 +127,9 @@ impl BlockDevice for Device {
             let may_arrive_later = unflushed.iter().any(|write| overlaps(write) && is_old(write));
             assert!(!may_arrive_later, "a block has a new owner while a write of the old one is not flushed");
         }
+        let is_record = |bytes: &[u8]| bytes.starts_with(&[0xfe, 0xed, 0xba, 0xbe]);
+        let in_flight = unflushed.iter().filter(|(_, data)| is_record(data)).count();
+        assert!(!is_record(data) || in_flight < 8, "recovery looks at the last eight records");
         unflushed.push((offset, data.to_vec()));
         Ok(())
     }
@@ -272,6 +275,17 @@ fn durable_writes_spare_the_flush_of_a_record() {
     fsync(0, 1, &|| fs.set_xattr(file, b"user.a", b"value", SetMode::Any, &Caller::root()).unwrap());
     fsync(0, 0, &|| {});
     assert_eq!(contents(&files(&device.power_cut(None)), "file").unwrap()[2 * BLOCK..], [b'D'; BLOCK]);
+}
+
+/// The device looks at what is in flight.
+#[test]
+fn a_large_checkpoint_has_no_more_records_in_flight_than_recovery_looks_at() {
+    let device = Device::formatted();
+    let fs = open(&device);
+    for number in 0..3000 {
+        make_file(&fs, &format!("a file with the number {number}"));
+    }
+    counted(&fs, || fs.sync().unwrap()).expect(&[("checkpoints", 1)]);
 }
 
 #[test]
