@@ -6,6 +6,7 @@ use common::{image, ok, xfskit};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::process::Command;
 use xfskit_testkit::{Scratch, kernel_mount, reference, scratch};
 
 /// Runs a line in which `DIR` stands for the folder; returns its exit code and its message.
@@ -137,6 +138,33 @@ fn a_copy_replaces_no_device_of_the_host() {
     ok("touch IMAGE /null", &image);
     refused("cp DIR/a.img:/null DIR/null", "device", &scratch);
     assert!(!fs::metadata(&null).unwrap().is_file());
+}
+
+/// As cp(1), which writes into a pipe and through a link to a device, a copy leaves them where they are.
+#[test]
+fn a_copy_replaces_no_pipe_of_the_host_and_no_link_to_what_is_no_file() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    ok("touch IMAGE /f", &image);
+    assert!(Command::new("mkfifo").arg(scratch.file("pipe")).status().unwrap().success());
+    std::os::unix::fs::symlink("/dev/null", scratch.file("null")).unwrap();
+    std::os::unix::fs::symlink("/proc/self/fd/1", scratch.file("stdout")).unwrap();
+    std::os::unix::fs::symlink("F", scratch.file("link")).unwrap();
+    for name in ["pipe", "null", "stdout"] {
+        let before = fs::symlink_metadata(scratch.file(name)).unwrap().file_type();
+        refused(&format!("cp DIR/a.img:/f DIR/{name}"), "xfskit cat", &scratch);
+        assert_eq!(fs::symlink_metadata(scratch.file(name)).unwrap().file_type(), before);
+    }
+    succeeds("cp DIR/a.img:/f DIR/link", &scratch);
+}
+
+#[test]
+fn nothing_is_mounted_over_the_root() {
+    let scratch = scratch();
+    ok("touch IMAGE /f", &image(&scratch));
+    for root in ["/", "/.", "//"] {
+        refused(&format!("mount DIR/a.img {root}"), "no mount point", &scratch);
+    }
 }
 
 #[test]

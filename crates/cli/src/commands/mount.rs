@@ -22,7 +22,7 @@ pub use options::parse_engine;
 pub use options::{MountSettings, parse_logging};
 
 use crate::args::MountArgs;
-use crate::exit::Reported;
+use crate::exit::{Reported, Usage};
 use anyhow::{Context, Result, bail};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write, stdout};
@@ -105,10 +105,15 @@ fn name_helper(args: &MountArgs) {
 }
 
 /// Checks the mount point before the journal is replayed.
-fn check_mount_point(path: &Path) -> Result<(), MountError> {
+fn check_mount_point(path: &Path) -> anyhow::Result<()> {
     let found = std::fs::metadata(path)
         .and_then(|data| if data.is_dir() { Ok(()) } else { Err(rustix::io::Errno::NOTDIR.into()) });
-    found.map_err(|source| MountError::of_mount_point(path, source))
+    found.map_err(|source| MountError::of_mount_point(path, source))?;
+    // A mount over the root is hidden below it for every program that runs.
+    if std::fs::canonicalize(path).is_ok_and(|real| real == Path::new("/")) {
+        return Err(Usage(format!("{}: the root of this system is no mount point", path.display())).into());
+    }
+    Ok(())
 }
 
 /// The files that replace the output of a server in the background once its mount is ready.

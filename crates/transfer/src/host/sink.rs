@@ -138,6 +138,12 @@ impl HostSink {
             FileType::BlockDevice | FileType::CharacterDevice if !matches!(kind, Kind::Block(_) | Kind::Char(_)) => {
                 return refuse("it is a device, which only a device replaces");
             }
+            FileType::Fifo | FileType::Socket if holds_contents(kind) => {
+                return refuse("it is a pipe or a socket; 'xfskit cat' writes to those");
+            }
+            FileType::Symlink if holds_contents(kind) && leads_to_no_file(dir, name) => {
+                return refuse("it leads to a device, a pipe or an open file; 'xfskit cat' writes to those");
+            }
             FileType::RegularFile => {}
             _ => return Ok(None),
         }
@@ -471,4 +477,20 @@ fn times(meta: &Meta) -> Timestamps {
 fn device(number: u32) -> u64 {
     let DeviceNumber { major, minor } = DeviceNumber::from_linux(number);
     rustix::fs::makedev(major, minor)
+}
+
+/// Whether it is a regular file: with another kind, a caller means the name itself.
+fn holds_contents(kind: &Kind) -> bool {
+    matches!(kind, Kind::File { .. } | Kind::Link(_))
+}
+
+/// Whether a symbolic link leads to what is no file of a filesystem: `/dev/stdout` leads to an open file.
+fn leads_to_no_file(dir: impl AsFd, name: &[u8]) -> bool {
+    let is_open_file = rustix::fs::readlinkat(dir.as_fd(), name, Vec::new())
+        .is_ok_and(|target| target.as_bytes().starts_with(b"/proc/"));
+    let is_other = |stat: rustix::fs::Stat| {
+        use FileType::{BlockDevice, CharacterDevice, Fifo, Socket};
+        matches!(FileType::from_raw_mode(stat.st_mode), BlockDevice | CharacterDevice | Fifo | Socket)
+    };
+    is_open_file || rustix::fs::statat(dir, name, AtFlags::empty()).is_ok_and(is_other)
 }
