@@ -215,3 +215,26 @@ fn a_signal_ends_a_copy_at_a_files_end_with_the_image_closed() {
     println!("{ended} of 2 signals came in time");
     assert_eq!(fails("cat IMAGE /none", &victim).0, 1);
 }
+
+/// A pipe may stay silent for ever, and the image stays locked meanwhile.
+#[test]
+fn an_import_that_waits_for_its_input_ends_at_a_signal() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    for (name, number) in [("-INT", nix::libc::SIGINT), ("-TERM", nix::libc::SIGTERM)] {
+        let mut command = Command::new("env");
+        command.args(["--default-signal=INT,TERM", env!("CARGO_BIN_EXE_xfskit"), "import"]).arg(&image);
+        let mut child = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let input = child.stdin.take();
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(Command::new("kill").args([name, &child.id().to_string()]).status().unwrap().success());
+        let end = Instant::now() + Duration::from_secs(20);
+        while child.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < end, "it goes on waiting after {name}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(child.wait().unwrap().signal(), Some(number));
+        drop(input);
+        ok("touch IMAGE /afterwards", &image);
+    }
+}

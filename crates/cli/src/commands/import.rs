@@ -9,7 +9,7 @@ use crate::args::ImportArgs;
 use crate::confined;
 use crate::exit::Usage;
 use crate::image::{edit_after, path_of_dir, resolve, shown};
-use crate::interrupt;
+use crate::interrupt::{self, Interrupted};
 use crate::progress::CopyBar;
 use anyhow::{Context, Result};
 use xfskit::device::share_storage;
@@ -53,11 +53,13 @@ fn import(filesystem: &Volume, args: &ImportArgs, trees: &Trees) -> Result<Losse
     let dir = find_dir(filesystem, args)?;
     let adjust = adjust(&args.source, args.owner, &path_of_dir(filesystem, dir)?)?;
     let written: Vec<_> = std::fs::metadata(&args.image.image).into_iter().collect();
-    let mut source = trees.open(&written, &adjust, SystemEnvironment::default().now())?;
+    // A source that a signal has ended says so as an error of its stream.
+    let ended = |error: anyhow::Error| if interrupt::came() { Interrupted.into() } else { error };
+    let mut source = trees.open(&written, &adjust, SystemEnvironment::default().now()).map_err(ended)?;
     let mut sink = ImageSink::new(filesystem, dir)?;
     if let Some(whiteouts) = trees.layers() {
         sink = sink.with_layers(whiteouts);
     }
-    transfer(&mut *source, &mut sink, &adjust, &CopyBar::new("importing"))?;
+    transfer(&mut *source, &mut sink, &adjust, &CopyBar::new("importing")).map_err(|error| ended(error.into()))?;
     Ok(source.losses())
 }

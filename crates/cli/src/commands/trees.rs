@@ -2,12 +2,16 @@
 
 use crate::args::{LayerArgs, OwnerArgs, ProtoArgs, SourceArgs};
 use crate::exit::Usage;
+use crate::interrupt;
 use crate::private;
 use crate::text::Owner;
 use crate::unnamed::Unnamed;
 use anyhow::{Context, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use std::fs::{File, Metadata};
 use std::io::{BufReader, Read, Seek, stdin};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -187,10 +191,30 @@ impl Tree {
 /// Opens standard input or a file.
 fn stream(path: &Path) -> Result<Box<dyn Read + Send>> {
     if path.as_os_str() == STANDARD_INPUT {
-        return Ok(Box::new(stdin()));
+        let input = stdin().as_fd().try_clone_to_owned().context("standard input")?;
+        return Ok(Box::new(Interruptible(input.into())));
     }
     let file = File::open(path).map_err(|source| OpenError::Io { path: path.into(), source })?;
-    Ok(Box::new(file))
+    Ok(Box::new(Interruptible(file)))
+}
+
+/// A file that may be a pipe: its writer may stay silent for ever, so who reads looks for a signal meanwhile.
+struct Interruptible(File);
+
+/// How often that is.
+const LOOK_FOR_SIGNAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+
+impl Read for Interruptible {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        loop {
+            interrupt::check().map_err(std::io::Error::other)?;
+            let mut polled = [PollFd::new(&self.0, PollFlags::IN)];
+            match poll(&mut polled, Some(&LOOK_FOR_SIGNAL)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                _ => return self.0.read(buffer),
+            }
+        }
+    }
 }
 
 /// Copies a stream to a file without a name.
