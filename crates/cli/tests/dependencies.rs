@@ -7,18 +7,20 @@ use std::process::Command;
 /// The source of every package that is not part of this project.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 /// Licences under which a package may be distributed in programs under MIT and Apache-2.0.
-const LICENCES: [&str; 8] = [
+const LICENCES: [&str; 9] = [
     "MIT",
     "Apache-2.0",
     "Apache-2.0 WITH LLVM-exception",
     "BSD-2-Clause",
     "BSD-3-Clause",
+    "ISC",
     "Unicode-3.0",
     "Unlicense",
     "Zlib",
 ];
 /// Packages in two versions, and why.
-const TWICE: [(&str, &str); 2] = [
+const TWICE: [(&str, &str); 3] = [
+    ("getrandom", "ring is on the version before that of tempfile; both are some lines around one system call"),
     ("syn", "derive macros are between its second and its third version; nothing of it is linked"),
     ("console", "public-api, which a test of the library uses, shows differences in colours; nothing of it is linked"),
 ];

@@ -127,7 +127,9 @@ fn a_file_grows_by_parts_of_a_block() {
 fn addresses_that_are_wrong_are_named() {
     let codes = [
         ("nbd://", 2, "no host"),
-        ("nbds://host/disk", 2, "TLS"),
+        ("nbd://host/disk?tls-certificates=/etc", 2, "nbds://"),
+        ("nbds://host/disk?tls-type=psk", 2, "x509"),
+        ("nbds://host/disk?tls-certificates=/nonexistent", 6, "/nonexistent/ca-cert.pem"),
         ("nbd+unix:///disk", 2, "no ?socket=PATH"),
         ("nbd+unix:///disk?socket=/nonexistent/socket", 6, "cannot be reached"),
     ];

@@ -3,10 +3,13 @@
 //! ```text
 //! nbd://HOST[:PORT]/EXPORT               over TCP; the port is 10809 where none is given
 //! nbd+unix:///EXPORT?socket=PATH         over a Unix socket; a PATH that begins with %00 is an abstract name
+//! nbds://…  nbds+unix://…                the same over TLS, with certificates
+//!   &tls-certificates=DIR                ca-cert.pem, and client-cert.pem and client-key.pem if the client has them
+//!   &tls-hostname=NAME                   the host of the server's certificate, where it is not HOST
 //! ```
 //!
-//! `nbds` and `nbds+unix` (TLS) are refused by name. So is every parameter that the specification does not have, since
-//! it could be one that the user relies on.
+//! Refused by name: TLS without certificates, and a server that is not verified. So is every parameter that the
+//! specification does not have, since it could be one that the user relies on.
 //!
 //! Source of the facts: the NBD project's `doc/uri.md`; RFC 3986 for percent-encoding and hosts.
 
@@ -28,13 +31,31 @@ const MAX_NAME_BYTES: usize = 4096;
 /// let address: Address = "nbd://[::1]/my%20disk".parse()?;
 /// assert_eq!(address.export(), "my disk");
 /// assert_eq!(address.to_string(), "nbd://[::1]:10809/my%20disk");
-/// assert!("nbds://example.com/disk".parse::<Address>().is_err());
+/// let address: Address = "nbds://example.com/disk?tls-certificates=/etc/pki/nbd".parse()?;
+/// assert_eq!(address.trust(), Some(&xfskit_nbd::Trust::Folder("/etc/pki/nbd".into())));
 /// # Ok::<(), xfskit_nbd::AddressError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     pub(crate) server: Server,
+    pub(crate) tls: Option<Tls>,
     export: String,
+}
+
+/// Whose certificates are trusted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// Those of the authorities in the folder's `ca-cert.pem`. The folder may have a certificate of the client.
+    Folder(PathBuf),
+    /// Those of the authorities that the system trusts.
+    System,
+}
+
+/// What an address says of TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Tls {
+    pub(crate) trust: Trust,
+    pub(crate) hostname: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,14 +81,18 @@ pub struct AddressError {
 enum Why {
     #[error("not an address of an NBD export: these are nbd://HOST[:PORT]/EXPORT and nbd+unix:///EXPORT?socket=PATH")]
     Scheme,
+    #[error("{0} is for TLS: use nbds:// or nbds+unix://")]
+    WithoutTls(String),
+    #[error("tls-type={0} is not supported: a server over TLS is known by its certificate (x509)")]
+    TlsType(String),
     #[error(
-        "NBD over TLS is not supported: make a tunnel (ssh -L 10809:localhost:10809 HOST, or stunnel) and use \
-         nbd://localhost/EXPORT"
+        "a server that is not verified can be anybody: name the folder with the ca-cert.pem of its certificate, or of \
+         itself, by tls-certificates=DIR instead of tls-verify-peer=0"
     )]
-    Tls,
-    #[error("no host after nbd://")]
+    Unverified,
+    #[error("no host after ://")]
     NoHost,
-    #[error("user names belong to TLS, which is not supported")]
+    #[error("user names are for TLS with passwords, which is not supported: use certificates")]
     User,
     #[error("the port is not a number from 1 to 65535")]
     Port,
@@ -100,6 +125,19 @@ impl Address {
         &self.export
     }
 
+    /// Whose certificates are trusted; `None` without TLS.
+    pub fn trust(&self) -> Option<&Trust> {
+        self.tls.as_ref().map(|tls| &tls.trust)
+    }
+
+    /// The host that the address names; `None` for a Unix socket.
+    pub(crate) fn host(&self) -> Option<&str> {
+        match &self.server {
+            Server::Tcp { host, .. } => Some(host),
+            Server::Unix(_) | Server::Abstract(_) => None,
+        }
+    }
+
     /// The TCP port of the server; `None` for one with a Unix socket.
     pub fn tcp_port(&self) -> Option<u16> {
         match self.server {
@@ -119,10 +157,11 @@ impl FromStr for Address {
 
 fn parse(text: &str) -> Result<Address, Why> {
     let (scheme, rest) = text.split_once("://").ok_or(Why::Scheme)?;
-    let unix = match scheme {
-        "nbd" => false,
-        "nbd+unix" => true,
-        "nbds" | "nbds+unix" => return Err(Why::Tls),
+    let (unix, secure) = match scheme {
+        "nbd" => (false, false),
+        "nbds" => (false, true),
+        "nbd+unix" => (true, false),
+        "nbds+unix" => (true, true),
         _ => return Err(Why::Scheme),
     };
     if rest.contains('#') {
@@ -130,7 +169,7 @@ fn parse(text: &str) -> Result<Address, Why> {
     }
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let socket = socket_of(query)?;
+    let parameters = Parameters::decode(query)?;
     let export = String::from_utf8(decode(path)?).map_err(|_| Why::Text)?;
     if export.contains('\0') {
         return Err(Why::Text);
@@ -138,35 +177,84 @@ fn parse(text: &str) -> Result<Address, Why> {
     if export.len() > MAX_NAME_BYTES {
         return Err(Why::Long);
     }
-    let server = match (unix, socket) {
-        (true, _) if !authority.is_empty() => return Err(Why::UnixHost),
+    let server = match (unix, &parameters.socket) {
+        (true, _) if !authority.is_empty() => {
+            return Err(if authority.contains('@') { Why::User } else { Why::UnixHost });
+        }
         (true, None) => return Err(Why::NoSocket),
         (true, Some(name)) => match name.split_first() {
             None => return Err(Why::NoSocket),
             Some((0, name)) => Server::Abstract(name.to_vec()),
-            Some(_) => Server::Unix(OsString::from_vec(name).into()),
+            Some(_) => Server::Unix(OsString::from_vec(name.clone()).into()),
         },
         (false, Some(_)) => return Err(Why::Parameter("socket".into())),
         (false, None) => tcp(authority)?,
     };
-    Ok(Address { server, export })
+    let tls = if secure { Some(parameters.tls()?) } else { parameters.verify_no_tls().map(|()| None)? };
+    Ok(Address { server, tls, export })
 }
 
-fn socket_of(query: &str) -> Result<Option<Vec<u8>>, Why> {
-    let mut socket = None;
-    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
-        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-        if name.starts_with("tls-") {
-            return Err(Why::Tls);
+/// What follows the question mark.
+#[derive(Default)]
+struct Parameters {
+    socket: Option<Vec<u8>>,
+    certificates: Option<Vec<u8>>,
+    hostname: Option<Vec<u8>>,
+    kind: Option<Vec<u8>>,
+    verify: Option<Vec<u8>>,
+}
+
+impl Parameters {
+    fn decode(query: &str) -> Result<Self, Why> {
+        let mut found = Self::default();
+        for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            let place = match name {
+                "socket" => &mut found.socket,
+                "tls-certificates" => &mut found.certificates,
+                "tls-hostname" => &mut found.hostname,
+                "tls-type" => &mut found.kind,
+                "tls-verify-peer" => &mut found.verify,
+                "tls-psk-file" => return Err(Why::TlsType("psk".into())),
+                _ => return Err(Why::Parameter(name.into())),
+            };
+            if place.replace(decode(value)?).is_some() {
+                return Err(Why::Twice(name.into()));
+            }
         }
-        if name != "socket" {
-            return Err(Why::Parameter(name.into()));
+        Ok(found)
+    }
+
+    fn tls(self) -> Result<Tls, Why> {
+        let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+        if let Some(kind) = self.kind.filter(|kind| kind != b"x509") {
+            return Err(Why::TlsType(text(&kind)));
         }
-        if socket.replace(decode(value)?).is_some() {
-            return Err(Why::Twice(name.into()));
+        if self.verify.is_some_and(|verify| !matches!(&verify[..], b"1" | b"true")) {
+            return Err(Why::Unverified);
+        }
+        let trust = match self.certificates {
+            Some(folder) if !folder.is_empty() => Trust::Folder(OsString::from_vec(folder).into()),
+            Some(_) => return Err(Why::Parameter("tls-certificates".into())),
+            None => Trust::System,
+        };
+        let hostname = self.hostname.filter(|name| !name.is_empty()).map(|name| text(&name));
+        Ok(Tls { trust, hostname })
+    }
+
+    /// Whether nothing is said that only TLS would give.
+    fn verify_no_tls(&self) -> Result<(), Why> {
+        let given = [
+            ("tls-certificates", &self.certificates),
+            ("tls-hostname", &self.hostname),
+            ("tls-type", &self.kind),
+            ("tls-verify-peer", &self.verify),
+        ];
+        match given.iter().find(|(_, value)| value.is_some()) {
+            Some((name, _)) => Err(Why::WithoutTls((*name).into())),
+            None => Ok(()),
         }
     }
-    Ok(socket)
 }
 
 fn tcp(authority: &str) -> Result<Server, Why> {
@@ -234,13 +322,24 @@ impl fmt::Display for Encoded<'_> {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let export = Encoded(self.export.as_bytes());
+        let s = if self.tls.is_some() { "s" } else { "" };
         match &self.server {
-            Server::Tcp { host, port } if host.contains(':') => write!(f, "nbd://[{host}]:{port}/{export}"),
-            Server::Tcp { host, port } => write!(f, "nbd://{}:{port}/{export}", Encoded(host.as_bytes())),
+            Server::Tcp { host, port } if host.contains(':') => write!(f, "nbd{s}://[{host}]:{port}/{export}")?,
+            Server::Tcp { host, port } => write!(f, "nbd{s}://{}:{port}/{export}", Encoded(host.as_bytes()))?,
             Server::Unix(path) => {
-                write!(f, "nbd+unix:///{export}?socket={}", Encoded(path.as_os_str().as_bytes()))
+                write!(f, "nbd{s}+unix:///{export}?socket={}", Encoded(path.as_os_str().as_bytes()))?;
             }
-            Server::Abstract(name) => write!(f, "nbd+unix:///{export}?socket=%00{}", Encoded(name)),
+            Server::Abstract(name) => write!(f, "nbd{s}+unix:///{export}?socket=%00{}", Encoded(name))?,
+        }
+        let Some(tls) = &self.tls else { return Ok(()) };
+        let mut separator = if self.tcp_port().is_some() { '?' } else { '&' };
+        if let Trust::Folder(folder) = &tls.trust {
+            write!(f, "{separator}tls-certificates={}", Encoded(folder.as_os_str().as_bytes()))?;
+            separator = '&';
+        }
+        match &tls.hostname {
+            Some(name) => write!(f, "{separator}tls-hostname={}", Encoded(name.as_bytes())),
+            None => Ok(()),
         }
     }
 }
@@ -278,13 +377,23 @@ mod tests {
         assert_eq!(shown("nbd://[::1]"), "nbd://[::1]:10809/");
         assert_eq!(shown("nbd+unix:///?socket=/tmp/a%20b"), "nbd+unix:///?socket=/tmp/a%20b");
         assert_eq!(shown("nbd+unix:///x?socket=%00/abstract"), "nbd+unix:///x?socket=%00/abstract");
+        assert_eq!(shown("nbds://host/a?tls-type=x509&tls-verify-peer=1"), "nbds://host:10809/a");
+        let whole = "nbds://host:1/a?tls-certificates=/a%20b&tls-hostname=other.example";
+        assert_eq!(shown(whole), whole);
+        let whole = "nbds+unix:///a?socket=/s&tls-hostname=other";
+        assert_eq!(shown(whole), whole);
     }
 
     #[test]
     fn what_is_wrong_is_named() {
-        assert_eq!(why("nbds://host/a"), Why::Tls);
-        assert_eq!(why("nbds+unix:///?socket=a"), Why::Tls);
-        assert_eq!(why("nbd://host/a?tls-type=psk"), Why::Tls);
+        assert_eq!(why("nbd://host/a?tls-hostname=b"), Why::WithoutTls("tls-hostname".into()));
+        assert_eq!(why("nbd+unix:///?socket=a&tls-certificates=b"), Why::WithoutTls("tls-certificates".into()));
+        assert_eq!(why("nbds://host/a?tls-type=psk"), Why::TlsType("psk".into()));
+        assert_eq!(why("nbds://host/a?tls-type=anon"), Why::TlsType("anon".into()));
+        assert_eq!(why("nbds://host/a?tls-psk-file=b"), Why::TlsType("psk".into()));
+        assert_eq!(why("nbds://host/a?tls-verify-peer=0"), Why::Unverified);
+        assert_eq!(why("nbds://host/a?tls-certificates="), Why::Parameter("tls-certificates".into()));
+        assert_eq!(why("nbds+unix://me@/?socket=a"), Why::User);
         assert_eq!(why("http://host/a"), Why::Scheme);
         assert_eq!(why("nbd:///a"), Why::NoHost);
         assert_eq!(why("nbd://me@host/a"), Why::User);

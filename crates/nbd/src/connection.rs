@@ -129,6 +129,7 @@ impl Drop for Connection {
         if self.shared.health.get().is_none() {
             // A server that does not take it sees the end of the connection.
             let _ = self.shared.stream.send(&[IoSlice::new(&last.header(0))]);
+            let _ = self.shared.stream.send_rest();
         }
         self.shared.stream.shut_down();
         if let Some(reader) = self.reader.take() {
@@ -166,7 +167,13 @@ impl Shared {
                 Err(error) => self.go_on_after(&error).inspect_err(|loss| self.lose(loss))?,
             }
         }
-        Ok(())
+        loop {
+            match self.stream.send_rest() {
+                Ok(0) => return Ok(()),
+                Ok(_) => self.moved(),
+                Err(error) => self.go_on_after(&error).inspect_err(|loss| self.lose(loss))?,
+            }
+        }
     }
 
     /// Whether an error of the socket is only that of a time without a byte.

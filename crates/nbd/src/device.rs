@@ -18,10 +18,11 @@
 use crate::address::Address;
 use crate::connection::{Connection, Health, Ticket};
 use crate::error::{Failure, Loss, OpenError, Problem, ServerError};
-use crate::handshake::{Export, negotiate};
+use crate::handshake::{Export, greet, negotiate, problem, start_tls};
 use crate::limits::{InFlight, Permit};
 use crate::reply::Answer;
 use crate::stream::{Stream, Timed};
+use crate::tls::Credentials;
 use crate::wire::{self, Command, Request};
 use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
@@ -132,7 +133,9 @@ impl NbdDevice {
     }
 
     fn open_with(address: &Address, access: Access, options: &Options) -> Result<Self, Problem> {
-        let (stream, export) = connect(address, options.opening)?;
+        let credentials = Credentials::read(address)?;
+        let connect = |time| connect(address, credentials.as_ref(), time);
+        let (stream, export) = connect(options.opening)?;
         if access == Access::Write {
             verify_writable(&export)?;
         }
@@ -141,7 +144,7 @@ impl NbdDevice {
         let mut connections = vec![start(stream).map_err(Problem::Io)?];
         while connections.len() < options.connections && export.has(wire::CAN_MULTI_CONN) {
             // A server may allow fewer clients than that.
-            let Ok((stream, further)) = connect(address, FURTHER_OPENING.min(options.opening)) else { break };
+            let Ok((stream, further)) = connect(FURTHER_OPENING.min(options.opening)) else { break };
             if further != export {
                 return Err(Problem::Protocol("its connections are to different exports".into()));
             }
@@ -304,17 +307,31 @@ impl NbdDevice {
 }
 
 /// Connects, and asks for the export.
-fn connect(address: &Address, time: Duration) -> Result<(Stream, Export), Problem> {
+fn connect(address: &Address, tls: Option<&Credentials>, time: Duration) -> Result<(Stream, Export), Problem> {
     let deadline = Instant::now() + time;
-    let stream = Stream::connect(&address.server, deadline).map_err(Problem::Unreachable)?;
-    let negotiated = negotiate(&mut Timed { stream: &stream, deadline }, address.export());
-    match negotiated {
+    let mut stream = Stream::connect(&address.server, deadline).map_err(Problem::Unreachable)?;
+    let shaken = shake_hands(&mut stream, address, tls, deadline);
+    match shaken {
         Ok(export) => Ok((stream, export)),
         Err(Problem::Io(error)) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
             Err(Problem::Silent(time))
         }
         Err(problem) => Err(problem),
     }
+}
+
+fn shake_hands(
+    stream: &mut Stream,
+    address: &Address,
+    tls: Option<&Credentials>,
+    deadline: Instant,
+) -> Result<Export, Problem> {
+    greet(&mut Timed { stream, deadline })?;
+    if let Some(credentials) = tls {
+        start_tls(&mut Timed { stream, deadline })?;
+        stream.secure(|socket| credentials.start(socket, deadline)).map_err(problem)?;
+    }
+    negotiate(&mut Timed { stream, deadline }, address.export())
 }
 
 fn verify_writable(export: &Export) -> Result<(), Problem> {

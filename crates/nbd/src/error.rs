@@ -14,13 +14,13 @@ const SHOWN_NAMES: usize = 20;
 #[derive(Debug, thiserror::Error)]
 #[error("{address}: {problem}")]
 pub struct OpenError {
-    address: Address,
+    address: Box<Address>,
     problem: Problem,
 }
 
 impl OpenError {
     pub(crate) fn new(address: &Address, problem: Problem) -> Self {
-        Self { address: address.clone(), problem }
+        Self { address: Box::new(address.clone()), problem }
     }
 
     /// What the problem is.
@@ -46,8 +46,14 @@ pub enum Problem {
     #[error("the server is too old: it does not offer {0}")]
     TooOld(&'static str),
     /// The server speaks TLS only.
-    #[error("the server requires TLS, which is not supported: use a tunnel (ssh -L, stunnel)")]
+    #[error("the server requires TLS: use nbds:// (nbds+unix:// for a Unix socket)")]
     TlsRequired,
+    /// TLS was asked for, and the server does not have it.
+    #[error("the server has no TLS, and nothing was sent to it without: {0}")]
+    NoTls(String),
+    /// Certificates for TLS are missing, or cannot be used.
+    #[error("TLS: {0}")]
+    Credentials(String),
     /// The server has no export of this name.
     #[error("the server has no export {name:?}{}", Known(known))]
     UnknownExport {

@@ -6,8 +6,8 @@
 //! reply:  magic u64 | option u32 | kind u32 | length u32 | data          several for one option; the last is no INFO
 //! ```
 //!
-//! Asked for, in this order: structured replies, the context `base:allocation`, and the export, with its block sizes.
-//! The first two are optional for the server.
+//! Asked for, in this order: TLS where the address says so, structured replies, the context `base:allocation`, and the
+//! export, with its block sizes. Structured replies and the context are optional for the server.
 //!
 //! The server is not trusted: each reply and their number are bounded, and nothing is allocated by a length that was
 //! not checked. Source of the facts: the NBD project's `doc/proto.md`.
@@ -79,9 +79,26 @@ impl Reply {
     }
 }
 
-/// Brings a new connection into the transmission phase.
+/// Asks the server of a greeted connection for TLS: what follows is its handshake.
+///
+/// # Errors
+/// [`Problem::NoTls`]; those of the connection.
+pub fn start_tls(stream: &mut (impl Read + Write)) -> Result<(), Problem> {
+    send_option(stream, wire::OPTION_STARTTLS, &[])?;
+    let reply = read_reply(stream, wire::OPTION_STARTTLS)?;
+    match reply.kind {
+        // Data here would be from one who does not know the keys.
+        wire::REPLY_ACK if reply.data.is_empty() => Ok(()),
+        _ if reply.is_error() => Err(Problem::NoTls(reply.why())),
+        _ => Err(protocol("an unexpected reply to NBD_OPT_STARTTLS")),
+    }
+}
+
+/// Brings a greeted connection into the transmission phase.
+///
+/// # Errors
+/// [`Problem`] says which request the server refused, or what it did that the protocol does not allow.
 pub fn negotiate(stream: &mut (impl Read + Write), export: &str) -> Result<Export, Problem> {
-    greet(stream)?;
     let found = ask(stream, export);
     if !matches!(found, Ok(_) | Err(Problem::Closed | Problem::Io(_) | Problem::Silent(_))) {
         // The server is going to be left anyway.
@@ -90,7 +107,11 @@ pub fn negotiate(stream: &mut (impl Read + Write), export: &str) -> Result<Expor
     found
 }
 
-fn greet(stream: &mut (impl Read + Write)) -> Result<(), Problem> {
+/// Exchanges the greeting of a new connection.
+///
+/// # Errors
+/// What answers is no server, or an old one; those of the connection.
+pub fn greet(stream: &mut (impl Read + Write)) -> Result<(), Problem> {
     if read_u64(stream)? != wire::MAGIC {
         return Err(Problem::NotNbd);
     }
@@ -235,7 +256,8 @@ fn protocol(what: &str) -> Problem {
     Problem::Protocol(what.into())
 }
 
-fn problem(error: io::Error) -> Problem {
+/// An error of the connection.
+pub fn problem(error: io::Error) -> Problem {
     match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Problem::Closed,
         _ => Problem::Io(error),

@@ -23,7 +23,8 @@
 //! |---|---|
 //! | `address` | the URI of an export |
 //! | `wire` | numbers of the protocol, the header of a request |
-//! | `stream` | a socket of either kind |
+//! | `stream` | a socket of either kind, with TLS or without |
+//! | `tls` | certificates, and what is sealed and opened |
 //! | `handshake` | from a new connection to the transmission phase |
 //! | `reply` | replies, checked and put together |
 //! | `connection` | many requests in flight on one connection; its loss |
@@ -40,8 +41,9 @@ mod handshake;
 mod limits;
 mod reply;
 mod stream;
+mod tls;
 mod wire;
 
-pub use address::{Address, AddressError};
+pub use address::{Address, AddressError, Trust};
 pub use device::{NbdDevice, Options, Writers};
 pub use error::{OpenError, Problem};

@@ -23,6 +23,7 @@ pub const NO_ZEROES: u16 = 1 << 1;
 
 pub const OPTION_ABORT: u32 = 2;
 pub const OPTION_LIST: u32 = 3;
+pub const OPTION_STARTTLS: u32 = 5;
 pub const OPTION_GO: u32 = 7;
 pub const OPTION_STRUCTURED_REPLY: u32 = 8;
 pub const OPTION_SET_META_CONTEXT: u32 = 10;
