@@ -9,6 +9,7 @@
 //!
 //! The only unsafe code is the request to a loop device for its file, in `loop_device`.
 
+mod at_once;
 mod file;
 mod holders;
 mod locks;
@@ -17,6 +18,7 @@ mod memory;
 mod overlay;
 mod sysfs;
 
+pub use at_once::at_once;
 pub use file::{Access, FileDevice, InUse, Names, OpenError};
 pub use holders::{Holder, share_storage, unescape};
 pub use memory::MemoryDevice;

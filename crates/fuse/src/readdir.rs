@@ -8,6 +8,8 @@ use xfskit_fuse_session::{Entry, Listed, Listing, ListingPlus, Room};
 
 /// Entries that are read from a directory before their inodes are read, so that the directory is not locked meanwhile.
 const BATCH: usize = 64;
+/// The same where the device's requests take long: the inodes of a batch are read at the same time.
+const FAR_BATCH: usize = 512;
 
 pub(crate) fn plain(filesystem: &Volume, dir: InodeNumber, offset: u64, listing: &mut Listing<'_>) -> Result<()> {
     // No entry has an offset of more than 32 bits.
@@ -25,25 +27,29 @@ pub(crate) fn plain(filesystem: &Volume, dir: InodeNumber, offset: u64, listing:
 
 pub(crate) fn plus(filesystem: &Volume, dir: InodeNumber, offset: u64, listing: &mut ListingPlus<'_>) -> Result<()> {
     let Ok(mut cookie) = u32::try_from(offset) else { return Ok(()) };
+    let most = if filesystem.requests_at_once() > 1 { FAR_BATCH } else { BATCH };
     loop {
-        let batch = batch(filesystem, dir, cookie)?;
+        let batch = batch(filesystem, dir, cookie, most)?;
+        if most == FAR_BATCH {
+            filesystem.read_ahead(&batch.iter().map(|entry| entry.inode).collect::<Vec<_>>());
+        }
         for entry in &batch {
             if add(filesystem, entry, listing) == Room::Full {
                 return Ok(());
             }
         }
         match batch.last() {
-            Some(last) if batch.len() == BATCH => cookie = last.next_cookie,
+            Some(last) if batch.len() == most => cookie = last.next_cookie,
             _ => return Ok(()),
         }
     }
 }
 
-fn batch(filesystem: &Volume, dir: InodeNumber, cookie: u32) -> Result<Vec<DirEntry>> {
-    let mut entries = Vec::with_capacity(BATCH);
+fn batch(filesystem: &Volume, dir: InodeNumber, cookie: u32, most: usize) -> Result<Vec<DirEntry>> {
+    let mut entries = Vec::with_capacity(most);
     filesystem.read_dir(dir, cookie, |entry| {
         entries.push(entry.into());
-        if entries.len() == BATCH { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if entries.len() == most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     Ok(entries)
 }

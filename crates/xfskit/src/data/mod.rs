@@ -39,6 +39,10 @@ use xfskit_ondisk::{Corruption, FileBlock, FsBlock};
 /// Largest size of a file in bytes.
 pub const MAX_SIZE_BYTES: u64 = i64::MAX as u64;
 
+/// Bytes that are written at once where a request takes long, as across a network: the device cuts them and has the
+/// parts on their way together.
+const LONG_PIECE_BYTES: usize = 8 << 20;
+
 /// Where a block of a file begins, in bytes. A map may reach behind the largest size; the result is then a number
 /// larger than every offset in a file.
 pub fn file_offset(block: FileBlock, block_log: u8) -> u64 {
@@ -90,6 +94,11 @@ fn write_mapped(
     let blocks = (within + data.len() as u64).div_ceil(tx.geometry().block_bytes() as u64);
     expect_sole_owner(tx, ino, block, blocks)?;
     write_device(tx, device_offset(tx, ino, block)? + within, data, flushed)
+}
+
+/// Whether the device's requests take so long that fewer of them are worth a copy of the bytes.
+fn is_far(tx: &Transaction) -> bool {
+    tx.mount().device.requests_at_once() > 1
 }
 
 /// Writes contents.

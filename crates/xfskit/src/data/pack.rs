@@ -1,6 +1,6 @@
 //! Contents of many small new files in one piece: one search, one write, one extent taken from the free space.
 
-use super::{FlushedBefore, device_offset, write_device};
+use super::{FlushedBefore, LONG_PIECE_BYTES, device_offset, is_far, write_device};
 use crate::error::Result;
 use crate::incore::ForkKind;
 use crate::inode::bmap;
@@ -48,12 +48,14 @@ pub fn pack(tx: &mut Transaction, dir: InoId, contents: &[&[u8]]) -> Result<Opti
 /// Writes contents one behind the other, each filled up to whole blocks.
 fn write(tx: &Transaction, mut offset: u64, contents: &[&[u8]]) -> Result<()> {
     let block_bytes = tx.geometry().block_bytes();
-    let mut piece = Vec::with_capacity(PIECE_BYTES);
+    let piece_bytes = if is_far(tx) { LONG_PIECE_BYTES } else { PIECE_BYTES };
+    let whole = contents.iter().map(|bytes| bytes.len().next_multiple_of(block_bytes)).sum();
+    let mut piece = Vec::with_capacity(piece_bytes.min(whole));
     for (index, bytes) in contents.iter().enumerate() {
         piece.extend_from_slice(bytes);
         piece.resize(piece.len().next_multiple_of(block_bytes), 0);
         let next = contents.get(index + 1).map_or(usize::MAX, |next| next.len().next_multiple_of(block_bytes));
-        if piece.len().saturating_add(next) > PIECE_BYTES {
+        if piece.len().saturating_add(next) > piece_bytes {
             write_device(tx, offset, &piece, FlushedBefore::Records)?;
             offset += piece.len() as u64;
             piece.clear();

@@ -10,7 +10,7 @@
 //! size.
 
 use super::piece::{BlockState, Piece, piece};
-use super::{FlushedBefore, device_offset, expect_sole_owner, window, write_device};
+use super::{FlushedBefore, LONG_PIECE_BYTES, device_offset, expect_sole_owner, is_far, window, write_device};
 use crate::error::Result;
 use crate::incore::ForkKind;
 use crate::inode::bmap;
@@ -120,11 +120,28 @@ fn write_blocks(tx: &Transaction, ino: InoId, run: Range<u64>, block: FsBlock, s
         }
         Source::Dirty => {
             let Some(dirty) = &tx.inode(ino).dirty else { return Ok(()) };
+            if is_far(tx) {
+                return write_joined(tx, offset, dirty.pieces(run).map(|(_, bytes)| bytes));
+            }
             dirty.pieces(run.clone()).try_for_each(|(at, bytes)| {
                 write_device(tx, offset + ((at.0 - run.start) << block_log), bytes, FlushedBefore::Records)
             })
         }
     }
+}
+
+/// Writes pieces that lie one behind the other, as few long ones.
+fn write_joined<'a>(tx: &Transaction, mut offset: u64, pieces: impl Iterator<Item = &'a [u8]>) -> Result<()> {
+    let mut joined = Vec::new();
+    for piece in pieces {
+        if joined.len() + piece.len() > LONG_PIECE_BYTES {
+            write_device(tx, offset, &joined, FlushedBefore::Records)?;
+            offset += joined.len() as u64;
+            joined.clear();
+        }
+        joined.extend_from_slice(piece);
+    }
+    write_device(tx, offset, &joined, FlushedBefore::Records)
 }
 
 /// Which blocks a run was written to.

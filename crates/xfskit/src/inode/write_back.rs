@@ -28,6 +28,7 @@ use crate::space::cluster::INODE_CLUSTER_KIND;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use xfskit_device::at_once;
 use xfskit_ondisk::DiskAddress;
 
 /// Writes buffers and inodes of one mount back to its device.
@@ -58,32 +59,6 @@ impl WriteBackToDevice {
     }
 }
 
-/// Blocks to be written, each by the thread that takes it.
-struct Turns<'a> {
-    mount: &'a Arc<Mount>,
-    ail: &'a Ail,
-    groups: Mutex<std::vec::IntoIter<(u64, BlockItems)>>,
-}
-
-impl Turns<'_> {
-    /// Writes blocks until none is left, or an error that is not the device's ends it for all threads.
-    fn take_all(&self, done: &mut WrittenBack) {
-        let ordered = self.mount.journal.ordered_flag();
-        loop {
-            let Some((address, group)) = self.groups.lock().next() else { return };
-            match write_group(self.mount, self.ail, &ordered, DiskAddress(address), group) {
-                Ok(left) => done.left += left,
-                Err(error) => {
-                    if !is_refusal(&error) {
-                        *self.groups.lock() = Vec::new().into_iter();
-                    }
-                    note(done, error);
-                }
-            }
-        }
-    }
-}
-
 /// Whether the device refused a block, which stays in the AIL.
 fn is_refusal(error: &Error) -> bool {
     matches!(error, Error::Io { .. })
@@ -98,7 +73,7 @@ fn note(done: &mut WrittenBack, error: Error) {
 
 impl WriteBack for WriteBackToDevice {
     fn write_back(&self, ail: &Ail, mut items: Vec<(u64, Arc<dyn LogItem>)>) -> WrittenBack {
-        let mut done = WrittenBack::default();
+        let done = WrittenBack::default();
         let Some(mount) = self.mount.upgrade() else { return done };
         items.sort_unstable_by_key(|(address, _)| *address);
         let mut groups: Vec<(u64, BlockItems)> = Vec::new();
@@ -110,34 +85,25 @@ impl WriteBack for WriteBackToDevice {
                 group.add(item);
             }
         }
-        let threads = mount.device.requests_at_once().min(groups.len());
-        let turns = Turns { mount: &mount, ail, groups: Mutex::new(groups.into_iter()) };
-        if threads <= 1 {
-            turns.take_all(&mut done);
-            return done;
-        }
-        // Where each request takes long, many are on their way at a time. The calling thread is one of those that write,
-        // so it does all where the system has no other.
-        let parts = Mutex::new(Vec::new());
-        let run = || {
-            let mut part = WrittenBack::default();
-            turns.take_all(&mut part);
-            parts.lock().push(part);
-        };
-        std::thread::scope(|scope| {
-            for _ in 1..threads {
-                let name = "write-back".to_owned();
-                if std::thread::Builder::new().name(name).spawn_scoped(scope, run).is_err() {
-                    break;
+        // Where each request takes long, many are on their way at a time.
+        let (ordered, is_over) = (mount.journal.ordered_flag(), AtomicBool::new(false));
+        let shared = Mutex::new(done);
+        let each = |(address, group)| {
+            if is_over.load(Ordering::Relaxed) {
+                return;
+            }
+            let result = write_group(&mount, ail, &ordered, DiskAddress(address), group);
+            let mut done = shared.lock();
+            match result {
+                Ok(left) => done.left += left,
+                Err(error) => {
+                    is_over.fetch_or(!is_refusal(&error), Ordering::Relaxed);
+                    note(&mut done, error);
                 }
             }
-            run();
-        });
-        for part in parts.into_inner() {
-            done.left += part.left;
-            part.failed.into_iter().for_each(|error| note(&mut done, error));
-        }
-        done
+        };
+        at_once(mount.device.requests_at_once(), "write-back", groups, each);
+        shared.into_inner()
     }
 
     fn drop_freed(&self, freed: Vec<Arc<dyn LogItem>>) {

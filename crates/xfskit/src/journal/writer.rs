@@ -1,7 +1,9 @@
 //! Writes checkpoints as log records.
 //!
 //! A checkpoint is a stream of operations: start, transaction header, the regions of every item, commit. The stream is
-//! cut into records of at most `record_bytes`; a payload that does not fit goes on in the next record.
+//! cut into records of at most `record_bytes`; a payload that does not fit goes on in the next record. Where the device's
+//! requests take long, the records between two flushes are written together; they are at most as many as recovery takes
+//! for torn.
 
 use super::area::LogArea;
 use super::checkpoint::Checkpoint;
@@ -11,9 +13,10 @@ use super::head::{IN_FLIGHT_RECORDS, LogHead};
 use crate::env::mix;
 use crate::error::{Error, Result};
 use crate::error_tags::{ErrorTags, LOG_BAD_CRC, LOG_IO_DONE};
+use crate::sync::Mutex;
 use std::mem::offset_of;
 use std::sync::Arc;
-use xfskit_device::BlockDevice;
+use xfskit_device::{BlockDevice, at_once};
 use xfskit_ondisk::log_record::{
     CLIENT_LOG, CLIENT_TRANSACTION, OPERATION_HEADER_BYTES, OperationHeader, RecordFields, RecordHeader,
     TransactionHeader, UNMOUNT_PAYLOAD, header_sectors, next_cycle, operation_flags, seal_record,
@@ -60,6 +63,9 @@ pub(super) struct LogWriter {
     /// Bytes of records since the last flush, and the number of these records.
     unflushed_bytes: u64,
     unflushed_records: u32,
+    /// Parts of records that are sealed and not written yet: where the device's requests take long, those of a
+    /// checkpoint are on their way together.
+    waiting: Vec<(u64, Vec<u8>)>,
     error_tags: Arc<ErrorTags>,
 }
 
@@ -87,6 +93,7 @@ impl LogWriter {
             written: Written::default(),
             unflushed_bytes: 0,
             unflushed_records: 0,
+            waiting: Vec::new(),
             error_tags,
         }
     }
@@ -123,6 +130,7 @@ impl LogWriter {
         checkpoint.regions(|region| self.operation(id, 0, region))?;
         self.operation(id, operation_flags::COMMIT, &[])?;
         self.write_record(Flushed::MayBeAtOnce)?;
+        self.write_waiting()?;
         Ok(self.written)
     }
 
@@ -137,6 +145,7 @@ impl LogWriter {
         self.written = Written::default();
         self.put_operation(0xb0c0_d0d0, CLIENT_LOG, operation_flags::UNMOUNT, &UNMOUNT_PAYLOAD);
         self.write_record(Flushed::Later)?;
+        self.write_waiting()?;
         Ok(self.written)
     }
 
@@ -145,6 +154,7 @@ impl LogWriter {
         if self.unflushed_bytes == 0 && self.nothing_else_waits() {
             return Ok(());
         }
+        self.write_waiting()?;
         let flushed = self.data.flush_log(&self.place.device);
         flushed.map_err(|FlushFailed(source)| Error::Io { offset: self.place.offset, source })?;
         self.unflushed_bytes = 0;
@@ -248,6 +258,7 @@ impl LogWriter {
         };
         if bad_checksum {
             let source = std::io::Error::other("error tag log_bad_crc");
+            self.write_waiting()?;
             return Err(Error::Io { offset: self.place.offset, source });
         }
         self.written.bytes += length as u64;
@@ -257,9 +268,26 @@ impl LogWriter {
         Ok(())
     }
 
-    fn write_at(&self, block: u32, range: std::ops::Range<usize>) -> Result<()> {
+    fn write_at(&mut self, block: u32, range: std::ops::Range<usize>) -> Result<()> {
         let offset = self.offset(block);
+        if self.place.device.requests_at_once() > 1 {
+            self.waiting.push((offset, self.record[range].to_vec()));
+            return Ok(());
+        }
         self.place.device.write(offset, &self.record[range]).map_err(|source| Error::Io { offset, source })
+    }
+
+    /// Writes the records that wait. They may reach the device in any order, as without a flush between them they may
+    /// in any case.
+    fn write_waiting(&mut self) -> Result<()> {
+        let waiting = std::mem::take(&mut self.waiting);
+        let (device, result) = (&self.place.device, Mutex::new(Ok(())));
+        at_once(device.requests_at_once(), "log", waiting, |(offset, bytes)| {
+            if let Err(source) = device.write(offset, &bytes) {
+                *result.lock() = Err(Error::Io { offset, source });
+            }
+        });
+        result.into_inner()
     }
 
     /// Where a block of the log lies on its device, in bytes.

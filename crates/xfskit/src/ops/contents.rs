@@ -12,9 +12,10 @@ use crate::error::{Error, Result, caller};
 use crate::incore::{Inode, InodeState};
 use crate::space;
 use crate::sync::atomic::Ordering;
-use crate::sync::{HeldLock, LockMode};
+use crate::sync::{HeldLock, LockMode, Mutex};
 use crate::trans::{InoId, Transaction};
 use std::sync::Arc;
+use xfskit_device::at_once;
 use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_TYPE, flags};
 use xfskit_ondisk::{FileBlock, InodeNumber};
 
@@ -252,12 +253,26 @@ impl Volume {
     /// it.
     pub(super) fn write_out_all(&self) -> Result<()> {
         let waiting = self.mount.dirty_inodes.all();
-        let mut result = self.write_out_times(&waiting);
-        for inode in waiting {
-            Self::forget_cut(&inode);
-            result = result.and(self.write_out(&inode));
-        }
-        result
+        waiting.iter().for_each(|inode| Self::forget_cut(inode));
+        let times = self.write_out_times(&waiting);
+        times.and(self.write_out_each(waiting, || true))
+    }
+
+    /// Brings out what waits of many inodes, as long as `is_wanted`: of many at a time where the device's requests take
+    /// long. What cannot be brought out keeps nothing else from it.
+    fn write_out_each(&self, waiting: Vec<Arc<Inode>>, is_wanted: impl Fn() -> bool + Sync) -> Result<()> {
+        let result = Mutex::new(Ok(()));
+        at_once(self.requests_at_once(), "write-out", waiting, |inode| {
+            if is_wanted()
+                && let Err(error) = self.write_out(&inode)
+            {
+                let mut result = result.lock();
+                if result.is_ok() {
+                    *result = Err(error);
+                }
+            }
+        });
+        result.into_inner()
     }
 
     /// Forgets everything that still waits in memory, and gives its space back: the superblock is about to say what is
@@ -461,13 +476,8 @@ impl Volume {
             return Ok(());
         }
         let waiting = dirty.all();
-        let mut result = self.write_out_times(&waiting);
-        for other in waiting {
-            if dirty.bytes() < most / 2 {
-                break;
-            }
-            result = result.and(self.write_out(&other));
-        }
+        let times = self.write_out_times(&waiting);
+        let result = times.and(self.write_out_each(waiting, || dirty.bytes() >= most / 2));
         // Another file's error is returned by its own fsync, unless memory would grow without a bound.
         if dirty.bytes() < 2 * most { Ok(()) } else { result }
     }

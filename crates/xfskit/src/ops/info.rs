@@ -37,6 +37,13 @@ impl Volume {
         &self.mount.geometry
     }
 
+    /// How many requests at a time a program that reads much should have on their way, each from a thread of its own:
+    /// more than one where the device's requests take long, as across a network
+    /// ([`BlockDevice::requests_at_once`](crate::device::BlockDevice::requests_at_once)).
+    pub fn requests_at_once(&self) -> usize {
+        self.mount.device.requests_at_once()
+    }
+
     /// The options as they are in force: [`read_only`](MountOptions::read_only) also where the device takes no writes.
     pub fn options(&self) -> &MountOptions {
         &self.mount.options

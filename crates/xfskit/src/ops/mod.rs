@@ -28,6 +28,7 @@ mod nameless;
 mod open;
 mod path;
 mod protected;
+mod read_ahead;
 mod readdir;
 mod reference;
 mod rename;

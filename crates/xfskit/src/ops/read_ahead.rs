@@ -1,0 +1,38 @@
+//! Brings inodes into the cache before they are asked for, where the device's requests take long.
+
+use super::Volume;
+use xfskit_device::at_once;
+use xfskit_ondisk::InodeNumber;
+
+/// Inodes that lie together, as their numbers say: reading one of them brings the others along.
+const TOGETHER: usize = 32;
+/// The largest directory of which the blocks are brought, too.
+const MAX_DIR_BYTES: u64 = 64 << 10;
+
+impl Volume {
+    /// Brings inodes that are about to be asked for into the cache, and the blocks of those that are directories: by
+    /// [`Self::requests_at_once`] threads. Does nothing where that is one. What cannot be read is an error only for the
+    /// call that asks for it.
+    pub fn read_ahead(&self, inodes: &[InodeNumber]) {
+        let threads = self.requests_at_once();
+        if threads <= 1 {
+            return;
+        }
+        let is_unknown = |inode: &InodeNumber| self.mount.inodes.find(*inode).is_none();
+        let mut inodes: Vec<_> = inodes.iter().copied().filter(is_unknown).collect();
+        if inodes.len() <= 1 {
+            return;
+        }
+        inodes.sort_unstable();
+        at_once(threads, "read-ahead", inodes.chunks(TOGETHER), |together| {
+            for inode in together {
+                if let Ok(found) = self.stat(*inode)
+                    && found.file_type.is_dir()
+                    && found.size <= MAX_DIR_BYTES
+                {
+                    let _ = self.list_dir(*inode);
+                }
+            }
+        });
+    }
+}
