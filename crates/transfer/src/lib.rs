@@ -28,6 +28,7 @@ mod layers;
 mod manifest;
 mod oci;
 mod pipe;
+mod queue;
 mod size;
 mod whiteout;
 

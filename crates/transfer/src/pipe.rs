@@ -3,16 +3,14 @@
 use crate::adjust::{Adjust, Asked, LABEL, Label, Origin};
 use crate::error::{Losses, Result, TransferError};
 use crate::event::{Event, Hidden, Meta, Node};
+use crate::queue::{Received, Receiver, Sender, queue};
 use crate::whiteout::{OverLinks, Whiteouts};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// Most events that are sent over the channel at once.
+/// Most events that are sent at once.
 const BATCH_EVENTS: usize = 128;
 /// Bytes of contents, names and attributes after which the events are sent.
 const BATCH_BYTES: usize = 1 << 20;
-/// Most batches that wait in the channel.
-const BATCHES_AHEAD: usize = 4;
 const CAPABILITIES: &[u8] = b"security.capability";
 /// How often a sink that waits for its source checks whether it is to stop.
 const LOOK_FOR_STOP: Duration = Duration::from_millis(200);
@@ -163,7 +161,7 @@ impl Existing {
     }
 }
 
-/// The channel into which a source sends.
+/// Takes what a source sends.
 pub struct Outlet<'a> {
     adjust: &'a Adjust,
     whiteouts: Whiteouts,
@@ -171,7 +169,7 @@ pub struct Outlet<'a> {
     drops_contents: bool,
     batch: Vec<Event>,
     bytes: usize,
-    sender: SyncSender<Vec<Event>>,
+    sender: Sender<Vec<Event>>,
     wants_data: bool,
 }
 
@@ -265,7 +263,7 @@ fn run(
     if let Some(manifest) = &adjust.manifest {
         manifest.begin();
     }
-    let (sender, receiver) = sync_channel(BATCHES_AHEAD);
+    let (sender, receiver) = queue();
     let (drained, sent) = std::thread::scope(|scope| {
         let reader = scope.spawn(move || {
             let whiteouts = Whiteouts::default();
@@ -294,11 +292,11 @@ fn run(
 
 fn drain(receiver: Receiver<Vec<Event>>, sink: &mut dyn Sink, progress: &dyn Progress) -> Result<()> {
     loop {
-        let batch = match receiver.recv_timeout(LOOK_FOR_STOP) {
-            Ok(batch) => batch,
-            Err(RecvTimeoutError::Timeout) if progress.stopped() => return Err(TransferError::Interrupted),
-            Err(RecvTimeoutError::Timeout) => continue,
-            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        let batch = match receiver.receive(LOOK_FOR_STOP) {
+            Received::Item(batch) => batch,
+            Received::Nothing if progress.stopped() => return Err(TransferError::Interrupted),
+            Received::Nothing => continue,
+            Received::End => return Ok(()),
         };
         let (mut files, mut bytes) = (0, 0);
         for event in batch {

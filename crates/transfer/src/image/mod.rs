@@ -2,6 +2,7 @@
 
 mod layer;
 mod links;
+mod reader;
 mod sink;
 mod source;
 mod walk;

@@ -8,7 +8,7 @@
 use crate::error::{Losses, Result, TransferError, image, shown};
 use crate::event::{Contents, Hidden, Kind, Meta, Node, split};
 use crate::image::layer::LayerPaths;
-use crate::image::source::meta_of;
+use crate::image::reader::meta_of;
 use crate::pipe::{Existing, Sink};
 use crate::whiteout::{OverLinks, Whiteouts};
 use std::collections::HashMap;

@@ -1,27 +1,36 @@
 //! Reads a tree in an image, in the order of its names.
+//!
+//! Where the device's requests take long, as across a network, the next files of the walk are read at the same time, by
+//! a thread each, and sent in their order when all are there.
 
 use crate::adjust::Attributes;
 use crate::error::{Losses, Result, TransferError, image, shown};
-use crate::event::{Contents, Event, Kind, MAX_INLINE_BYTES, Meta, Node, PIECE_BYTES, is_not_the_files};
+use crate::event::{Contents, Event, Kind, MAX_INLINE_BYTES, Meta, Node, PIECE_BYTES};
+use crate::image::reader::{Attributed, Read, Reader, is_unreadable, is_whole};
 use crate::image::walk::{Found, ImageWalk, WalkEvent};
 use crate::pipe::{LeaveOut, Outlet, Sort, Source};
 use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use xfskit::device::at_once;
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Error, FileType, Seek, Stat, Volume};
 
 /// Where a piece cannot be read as a whole, it is read in steps of this size.
 const STEP_BYTES: usize = 4096;
 
+/// Most files that are read at the same time, and the bytes of contents at which there are enough of them.
+const MAX_AHEAD: usize = 256;
+const MAX_AHEAD_BYTES: u64 = 8 << 20;
+
 /// A file or directory of an image, with everything in it.
 pub struct ImageSource<'a> {
-    filesystem: &'a Volume,
+    reader: Reader<'a>,
     start: InodeNumber,
     prefix: Vec<u8>,
     recursive: bool,
     /// The first name of each file that has several.
     links: HashMap<InodeNumber, Vec<u8>>,
     leave_out: LeaveOut<'a>,
-    attributes: Attributes,
     losses: Losses,
 }
 
@@ -29,13 +38,12 @@ impl<'a> ImageSource<'a> {
     /// A source for the inode `start`, which is sent under the path `prefix`.
     pub fn new(filesystem: &'a Volume, start: InodeNumber, prefix: &[u8], recursive: bool) -> Self {
         Self {
-            filesystem,
+            reader: Reader { filesystem, attributes: Attributes::Kept },
             start,
             prefix: prefix.to_vec(),
             recursive,
             links: HashMap::new(),
             leave_out: Box::new(|_, _| false),
-            attributes: Attributes::Kept,
             losses: Losses::default(),
         }
     }
@@ -54,7 +62,7 @@ impl<'a> ImageSource<'a> {
     /// Sets whether extended attributes are copied; those that are dropped are not read.
     #[must_use]
     pub fn with_attributes(mut self, attributes: Attributes) -> Self {
-        self.attributes = attributes;
+        self.reader.attributes = attributes;
         self
     }
 
@@ -65,18 +73,23 @@ impl<'a> ImageSource<'a> {
         self
     }
 
-    fn visit(&mut self, Found { path, stat, .. }: Found, out: &mut Outlet) -> Result<()> {
+    fn visit(&mut self, read: Read, out: &mut Outlet) -> Result<()> {
+        let Read { found: Found { path, stat, .. }, attributes, whole } = read;
         let inode = stat.inode;
-        let meta = self.meta(&stat, &path, out)?;
+        let Attributed { meta, damage } = attributes?;
+        if let Some(error) = damage {
+            self.losses.unreadable_attributes.note_reason(&error);
+            out.send(Event::Unreadable(error))?;
+        }
         let kind = match stat.file_type {
             FileType::Dir if !self.recursive => return Err(TransferError::NotRecursive(shown(&path))),
             FileType::Dir => Kind::Directory,
             _ if stat.links > 1 && self.links.contains_key(&inode) => Kind::Link(self.links[&inode].clone()),
             FileType::File => {
                 self.remember(&stat, &path);
-                return self.file(&stat, path, meta, out);
+                return self.file(&stat, path, meta, whole, out);
             }
-            FileType::Symlink => Kind::Symlink(self.filesystem.read_link(inode).map_err(image(&path))?),
+            FileType::Symlink => Kind::Symlink(self.reader.filesystem.read_link(inode).map_err(image(&path))?),
             FileType::CharDevice => Kind::Char(stat.device),
             FileType::BlockDevice => Kind::Block(stat.device),
             FileType::Fifo => Kind::Fifo,
@@ -88,45 +101,24 @@ impl<'a> ImageSource<'a> {
         out.send(Event::Node(Node { path, kind, meta }))
     }
 
-    /// The attributes of a file, without those that cannot be read, so that its contents are copied all the same.
-    fn meta(&mut self, stat: &Stat, path: &[u8], out: &mut Outlet) -> Result<Meta> {
-        let mut meta = bare_meta(stat);
-        if self.attributes == Attributes::Dropped {
-            return Ok(meta);
-        }
-        let is_damage =
-            |error: &TransferError| matches!(error, TransferError::Image { source, .. } if is_unreadable(source));
-        let (mut names, mut first) = (Vec::new(), None);
-        match names_of_xattrs(self.filesystem, stat, path) {
-            Err(error) if is_damage(&error) => first = Some(error),
-            found => names = found?,
-        }
-        for name in names {
-            match self.filesystem.get_xattr(stat.inode, &name).map_err(image_attribute(path, &name)) {
-                Err(error) if is_damage(&error) => first = first.or(Some(error)),
-                value => meta.xattrs.push((name, value?)),
-            }
-        }
-        if let Some(error) = first {
-            self.losses.unreadable_attributes.note_reason(&error);
-            out.send(Event::Unreadable(error))?;
-        }
-        Ok(meta)
-    }
-
     fn remember(&mut self, stat: &Stat, path: &[u8]) {
         if stat.links > 1 {
             self.links.insert(stat.inode, path.to_vec());
         }
     }
 
-    fn file(&mut self, stat: &Stat, path: Vec<u8>, meta: Meta, out: &mut Outlet) -> Result<()> {
+    fn file(
+        &mut self,
+        stat: &Stat,
+        path: Vec<u8>,
+        meta: Meta,
+        whole: Option<Result<Vec<u8>>>,
+        out: &mut Outlet,
+    ) -> Result<()> {
         let size = stat.size;
-        let is_dense = stat.blocks.saturating_mul(512) >= size;
-        if size <= MAX_INLINE_BYTES && is_dense && (out.wants_data() || size == 0) {
-            let mut bytes = vec![0; size as usize];
-            self.read(stat.inode, 0, &mut bytes, &path)?;
-            let kind = Kind::File { size, contents: Contents::Whole(bytes) };
+        let whole = whole.or_else(|| is_whole(stat, out.wants_data()).then(|| self.reader.whole(stat, &path)));
+        if let Some(bytes) = whole {
+            let kind = Kind::File { size, contents: Contents::Whole(bytes?) };
             return out.send(Event::Node(Node { path, kind, meta }));
         }
         let parts = self.parts(stat.inode, size, &path)?;
@@ -147,12 +139,14 @@ impl<'a> ImageSource<'a> {
     }
 
     fn contents(&self, inode: InodeNumber, parts: &[(u64, u64)], path: &[u8], out: &mut Outlet) -> Result<()> {
+        // The device cuts a long read into several that are on their way at the same time.
+        let most = if self.reader.filesystem.requests_at_once() > 1 { MAX_AHEAD_BYTES } else { PIECE_BYTES as u64 };
         for &(start, length) in parts {
             let mut done = 0;
             while done < length {
-                let mut bytes = vec![0; (length - done).min(PIECE_BYTES as u64) as usize];
+                let mut bytes = vec![0; (length - done).min(most) as usize];
                 let offset = start + done;
-                match self.read(inode, offset, &mut bytes, path) {
+                match self.reader.read(inode, offset, &mut bytes, path) {
                     Err(TransferError::Image { source, .. }) if is_unreadable(&source) => {
                         let at = offset + self.readable_bytes(inode, offset, &mut bytes, path);
                         return Err(TransferError::Image { path: format!("{} at byte {at}", shown(path)), source });
@@ -160,7 +154,7 @@ impl<'a> ImageSource<'a> {
                     read => read?,
                 }
                 done += bytes.len() as u64;
-                out.send(Event::Data { offset, bytes })?;
+                send_pieces(offset, bytes, out)?;
             }
         }
         Ok(())
@@ -170,7 +164,7 @@ impl<'a> ImageSource<'a> {
     fn readable_bytes(&self, inode: InodeNumber, offset: u64, piece: &mut [u8], path: &[u8]) -> u64 {
         let mut done = 0;
         for step in piece.chunks_mut(STEP_BYTES) {
-            if self.read(inode, offset + done, step, path).is_err() {
+            if self.reader.read(inode, offset + done, step, path).is_err() {
                 break;
             }
             done += step.len() as u64;
@@ -183,100 +177,109 @@ impl<'a> ImageSource<'a> {
         let mut parts = Vec::new();
         let mut at = 0;
         while at < size {
-            let start = match self.filesystem.seek(inode, at, Seek::Data) {
+            let start = match self.reader.filesystem.seek(inode, at, Seek::Data) {
                 Err(Error::NoMoreData) => break,
                 found => found.map_err(image(path))?,
             };
-            let end = self.filesystem.seek(inode, start, Seek::Hole).map_err(image(path))?;
+            let end = self.reader.filesystem.seek(inode, start, Seek::Hole).map_err(image(path))?;
             parts.push((start, end - start));
             at = end;
         }
         Ok(parts)
     }
 
-    fn read(&self, inode: InodeNumber, offset: u64, buffer: &mut [u8], path: &[u8]) -> Result<()> {
-        let mut done = 0;
-        while done < buffer.len() {
-            let count = self.filesystem.read_at(inode, offset + done as u64, &mut buffer[done..]);
-            match count.map_err(image(path))? {
-                0 => return Err(TransferError::Changed(shown(path))),
-                count => done += count,
+    /// The next steps of the walk that are sent: one, or several that are read at the same time.
+    fn next_steps(&self, walk: &mut ImageWalk<'_>) -> Vec<Result<Found>> {
+        let most = if self.reader.filesystem.requests_at_once() > 1 { MAX_AHEAD } else { 1 };
+        let (mut steps, mut bytes) = (Vec::new(), 0);
+        while steps.len() < most && bytes < MAX_AHEAD_BYTES {
+            match walk.next() {
+                None => break,
+                Some(Ok(WalkEvent::Left(_))) => {}
+                Some(Err(error)) => steps.push(Err(error)),
+                Some(Ok(WalkEvent::Found(found))) => {
+                    let sort = if found.is_dir() { Sort::Directory } else { Sort::Other };
+                    if (self.leave_out)(&found.path, sort) {
+                        walk.skip_below();
+                        continue;
+                    }
+                    bytes += found.stat.size.min(MAX_INLINE_BYTES);
+                    steps.push(Ok(found));
+                }
             }
         }
-        Ok(())
+        steps
+    }
+
+    /// Reads what is sent with the names of the steps.
+    fn read_steps(&self, steps: Vec<Result<Found>>, wants_data: bool) -> Vec<Result<Read>> {
+        let reader = self.reader;
+        let threads = reader.filesystem.requests_at_once();
+        if steps.len() == 1 || threads == 1 {
+            return steps.into_iter().map(|step| step.map(|found| reader.read_small(found, wants_data))).collect();
+        }
+        let places: Vec<_> = steps.into_iter().map(|step| Mutex::new((Some(step), None))).collect();
+        at_once(threads, "reader", places.iter(), |place| {
+            let step = lock(place).0.take();
+            let read = step.map(|step| step.map(|found| reader.read_small(found, wants_data)));
+            lock(place).1 = read;
+        });
+        places.into_iter().filter_map(|place| place.into_inner().unwrap_or_else(PoisonError::into_inner).1).collect()
     }
 }
 
-/// The attributes of a file of an image.
-pub(super) fn meta_of(filesystem: &Volume, stat: &Stat, path: &[u8]) -> Result<Meta> {
-    let names = names_of_xattrs(filesystem, stat, path)?;
-    let with_value = |name: Vec<u8>| {
-        let value = filesystem.get_xattr(stat.inode, &name).map_err(image_attribute(path, &name))?;
-        Ok((name, value))
-    };
-    Ok(Meta { xattrs: names.into_iter().map(with_value).collect::<Result<_>>()?, ..bare_meta(stat) })
+/// Sends contents in pieces of at most [`PIECE_BYTES`].
+fn send_pieces(offset: u64, bytes: Vec<u8>, out: &mut Outlet) -> Result<()> {
+    if bytes.len() <= PIECE_BYTES {
+        return out.send(Event::Data { offset, bytes });
+    }
+    for (number, piece) in bytes.chunks(PIECE_BYTES).enumerate() {
+        let offset = offset + (number * PIECE_BYTES) as u64;
+        out.send(Event::Data { offset, bytes: piece.to_vec() })?;
+    }
+    Ok(())
 }
 
-/// The attributes of a file that are in its inode.
-fn bare_meta(stat: &Stat) -> Meta {
-    let mode = stat.permissions.bits();
-    Meta { mode, uid: stat.uid, gid: stat.gid, atime: stat.atime, mtime: stat.mtime, xattrs: Vec::new() }
-}
-
-/// The names of a file's extended attributes, sorted.
-fn names_of_xattrs(filesystem: &Volume, stat: &Stat, path: &[u8]) -> Result<Vec<Vec<u8>>> {
-    let mut names = filesystem
-        .list_xattrs(stat.inode)
-        .map_err(|source| TransferError::Image { path: format!("{}: its attributes", shown(path)), source })?;
-    names.retain(|name| !is_not_the_files(name));
-    names.sort_unstable();
-    Ok(names)
-}
-
-/// Adds the file and the attribute to an error.
-fn image_attribute<'a>(path: &'a [u8], name: &'a [u8]) -> impl FnOnce(Error) -> TransferError + 'a {
-    move |source| TransferError::Image { path: format!("{}: attribute {}", shown(path), shown(name)), source }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Source for ImageSource<'_> {
     fn send(&mut self, out: &mut Outlet) -> Result<()> {
-        let mut walk = ImageWalk::new(self.filesystem, self.start, &self.prefix);
-        while let Some(step) = walk.next() {
-            let found = match step {
-                Ok(WalkEvent::Found(found)) => found,
-                Ok(WalkEvent::Left(_)) => continue,
-                Err(error) => {
-                    self.pass_over(error, out)?;
+        let mut walk = ImageWalk::new(self.reader.filesystem, self.start, &self.prefix);
+        loop {
+            let steps = self.next_steps(&mut walk);
+            if steps.is_empty() {
+                return Ok(());
+            }
+            for read in self.read_steps(steps, out.wants_data()) {
+                let read = match read {
+                    Ok(read) => read,
+                    Err(error) => {
+                        self.pass_over(error, out)?;
+                        continue;
+                    }
+                };
+                // A directory is sent, or the whole copy ends: files below one that was not sent had no place.
+                if read.found.is_dir() {
+                    self.visit(read, out)?;
                     continue;
                 }
-            };
-            let sort = if found.is_dir() { Sort::Directory } else { Sort::Other };
-            if (self.leave_out)(&found.path, sort) {
-                walk.skip_below();
-                continue;
-            }
-            let first_name = (found.stat.links > 1).then(|| (found.stat.inode, found.path.clone()));
-            if let Err(error) = self.visit(found, out) {
-                // Files below a directory that was not sent have no place either, and a link must not refer to a file
-                // that was not sent.
-                walk.skip_below();
-                if let Some((inode, path)) = first_name
-                    && self.links.get(&inode) == Some(&path)
-                {
-                    self.links.remove(&inode);
+                let first_name = (read.found.stat.links > 1).then(|| (read.found.stat.inode, read.found.path.clone()));
+                if let Err(error) = self.visit(read, out) {
+                    // A link must not refer to a file that was not sent.
+                    if let Some((inode, path)) = first_name
+                        && self.links.get(&inode) == Some(&path)
+                    {
+                        self.links.remove(&inode);
+                    }
+                    self.pass_over(error, out)?;
                 }
-                self.pass_over(error, out)?;
             }
         }
-        Ok(())
     }
 
     fn losses(&self) -> Losses {
         self.losses.clone()
     }
-}
-
-/// Whether the cause of an error is the image or the device below it.
-fn is_unreadable(error: &Error) -> bool {
-    matches!(error, Error::Corrupt(_) | Error::Io { .. })
 }

@@ -6,6 +6,9 @@ use std::collections::HashSet;
 use xfskit::ondisk::{Corruption, InodeNumber};
 use xfskit::volume::{Stat, Volume};
 
+/// Entries of a directory whose inodes are brought into the cache at a time, where requests take long.
+const AHEAD_ENTRIES: usize = 1024;
+
 /// A walk through a tree. A directory that is found a second time has several names, or lies in itself: this is an
 /// error, and the walk continues without it. A name that occurs twice in a directory is an error as well.
 pub struct ImageWalk<'a> {
@@ -49,6 +52,8 @@ struct Frame {
     stat: Stat,
     is_last: bool,
     left: Vec<(Vec<u8>, InodeNumber)>,
+    /// How many of these have been brought into the cache.
+    ahead: usize,
     /// Names that it has more than once, which is damage.
     twice: Vec<Vec<u8>>,
 }
@@ -105,7 +110,7 @@ impl<'a> ImageWalk<'a> {
                 return Err(image(&self.path)(twice.into()));
             }
             let (path_bytes, stat) = (self.path.len(), found.stat.clone());
-            self.next = Some(Frame { path_bytes, dir, stat, is_last, left: Vec::new(), twice: Vec::new() });
+            self.next = Some(Frame { path_bytes, dir, stat, is_last, left: Vec::new(), ahead: 0, twice: Vec::new() });
         }
         Ok(WalkEvent::Found(found))
     }
@@ -130,11 +135,22 @@ impl<'a> ImageWalk<'a> {
         listed
     }
 
+    /// Brings the inodes of the next entries into the cache where the device's requests take long.
+    fn bring_ahead(&mut self) {
+        let is_far = self.filesystem.requests_at_once() > 1;
+        let Some(frame) = self.stack.last_mut().filter(|frame| is_far && frame.ahead == 0) else { return };
+        frame.ahead = frame.left.len().min(AHEAD_ENTRIES);
+        let inodes: Vec<_> = frame.left.iter().rev().take(frame.ahead).map(|(_, inode)| *inode).collect();
+        self.filesystem.read_ahead(&inodes);
+    }
+
     /// The next entry of the innermost directory, or the step that leaves it.
     fn advance(&mut self) -> Option<Result<WalkEvent>> {
+        self.bring_ahead();
         let frame = self.stack.last_mut()?;
         self.path.truncate(frame.path_bytes);
         if let Some((name, inode)) = frame.left.pop() {
+            frame.ahead = frame.ahead.saturating_sub(1);
             let (dir, is_last) = (frame.stat.inode, frame.left.is_empty());
             // The path of the root is a slash already, and an empty path gets none.
             if self.path.last().is_some_and(|&byte| byte != b'/') {
