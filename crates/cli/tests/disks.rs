@@ -279,7 +279,7 @@ fn mkfs_looks_at_the_part_before_it_writes() {
         }
         assert_eq!(fails("mkfs IMAGE --small", &operand(disk, "#3")).0, 2);
         assert!(fs::read(disk).unwrap() == before);
-        ok("mkfs IMAGE --small -q", &operand(disk, "#2"));
+        ok("mkfs --small -q --into IMAGE", &operand(disk, "#2"));
         let (code, text) = fails("mkfs IMAGE --small", &operand(disk, "#2"));
         assert!(code == 2 && text.contains("#2: it holds an XFS"), "{code} {text}");
         ok("mkfs IMAGE --small -q -f", &operand(disk, "#2"));

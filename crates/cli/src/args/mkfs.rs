@@ -3,7 +3,8 @@
 use super::{ImageArgs, LayerArgs, SourceArgs, examples};
 use clap::Args;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
 use xfskit::device::Access;
 
 const MKFS_NOTES: &str = "\
@@ -16,8 +17,8 @@ later; with that and -m uuid=UUID, the same source and options make the same ima
 #[derive(Debug, Default, Args)]
 #[command(after_help = examples::with(MKFS_NOTES, examples::MKFS))]
 pub struct MkfsArgs {
-    /// Image file, which is made if it does not exist, block device, or part of a disk, as in disk.img#3
-    pub image: PathBuf,
+    #[command(flatten)]
+    pub image: Target,
     /// Fill the image from a folder, a tar archive ("-" for one on standard input) or a container image; may be given
     /// several times
     #[arg(long, value_name = "SOURCE")]
@@ -88,6 +89,37 @@ pub struct MkfsArgs {
     /// What mkfs.xfs's `-p` names.
     #[arg(skip)]
     pub proto: Option<ProtoArgs>,
+}
+
+/// Where an image is made, by either way to say it.
+#[derive(Debug, Default, Args)]
+pub struct Target {
+    /// Image file, which is made if it does not exist, block device, or part of a disk, as in disk.img#3
+    #[arg(required_unless_present = "into")]
+    image: Option<PathBuf>,
+    /// The same as IMAGE
+    #[arg(long, value_name = "IMAGE", conflicts_with = "image")]
+    into: Option<PathBuf>,
+}
+
+impl From<PathBuf> for Target {
+    fn from(image: PathBuf) -> Self {
+        Self { image: Some(image), into: None }
+    }
+}
+
+impl AsRef<Path> for Target {
+    fn as_ref(&self) -> &Path {
+        self
+    }
+}
+
+impl Deref for Target {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        self.image.as_deref().or(self.into.as_deref()).unwrap_or(Path::new(""))
+    }
 }
 
 impl MkfsArgs {

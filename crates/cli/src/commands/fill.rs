@@ -185,7 +185,7 @@ impl<'a> Fill<'a> {
     fn fill_new(&self, held: Option<Arc<FileDevice>>, size: Option<u64>) -> Result<Filled> {
         let trees = self.find_trees(if size.is_none() { Reads::Again } else { Reads::Once })?;
         // A symbolic link stays, and the file that it refers to is replaced.
-        let path = self.args.image.canonicalize().unwrap_or_else(|_| self.args.image.clone());
+        let path = self.args.image.canonicalize().unwrap_or_else(|_| self.args.image.to_path_buf());
         let (unnamed, filled) = match size {
             Some(bytes) => self.fill_unnamed(&path, &trees, bytes, None)?,
             None if self.args.minimize => self.fill_smallest(&path, &trees)?,
@@ -255,8 +255,8 @@ impl<'a> Fill<'a> {
 
     /// The files that the image replaces or is written to, if they exist by these names.
     fn existing_files(&self) -> Vec<Metadata> {
-        let operands = [Some(&self.args.image), self.options.log_device.as_ref()];
-        let paths = operands.into_iter().flatten().flat_map(|operand| operand::files(operand));
+        let operands = [Some(&*self.args.image), self.options.log_device.as_deref()];
+        let paths = operands.into_iter().flatten().flat_map(operand::files);
         paths.filter_map(|path| std::fs::metadata(path).ok()).collect()
     }
 
@@ -325,7 +325,7 @@ impl<'a> Fill<'a> {
         let usage = filesystem.statfs();
         let free_bytes = usage.free_blocks * u64::from(usage.block_bytes);
         filesystem.unmount().with_context(|| format!("{}: closing the image", shown()))?;
-        device.finish().map_err(|source| OpenError::Io { path: args.image.clone(), source })?;
+        device.finish().map_err(|source| OpenError::Io { path: args.image.to_path_buf(), source })?;
         Ok(Filled { superblock, losses, is_private, free_bytes })
     }
 }
