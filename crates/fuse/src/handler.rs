@@ -237,8 +237,11 @@ impl Filesystem for Handler {
         let number = self.server.inode(node);
         // The kernel has checked what the caller may do, down to the bits of the mode that it may set.
         let changed = self.with(|fs| {
-            let stat = fs.set_attr(number, &set_attr(change), &Caller::root())?;
+            let changed = fs.set_attr(number, &set_attr(change), &Caller::root());
             // The bits are cleared after the change: if it is refused, as on an append-only file, they stay.
+            if changed.as_ref().is_err_and(privileges::is_refusal) {
+                return changed;
+            }
             let cuts = change.size.is_some() && change.mode.is_none();
             let dropped = match cuts {
                 _ if !cuts => false,
@@ -246,7 +249,7 @@ impl Filesystem for Handler {
                 _ if self.offered.contains(Features::HANDLE_KILLPRIV_V2) => false,
                 _ => privileges::drop_for(fs, number, requester)?,
             };
-            if dropped { fs.stat(number) } else { Ok(stat) }
+            if dropped && changed.is_ok() { fs.stat(number) } else { changed }
         });
         changed.map(|stat| attr(&stat))
     }
@@ -465,15 +468,15 @@ impl Filesystem for Handler {
         let number = self.server.inode(node);
         self.with(|fs| {
             let mode = contents::fallocate_mode(mode)?;
-            match self.allocation_keeper {
-                TimeKeeper::Engine => fs.fallocate(number, offset, length, mode)?,
-                TimeKeeper::Kernel => fs.fallocate_keeping_times(number, offset, length, mode)?,
-            }
-            // The bits are cleared after the change: if it is refused, as a hole in an append-only file, they stay.
-            if privileges::drop_for(fs, number, requester)? {
+            let changed = match self.allocation_keeper {
+                TimeKeeper::Engine => fs.fallocate(number, offset, length, mode),
+                TimeKeeper::Kernel => fs.fallocate_keeping_times(number, offset, length, mode),
+            };
+            let changed = privileges::drop_after(fs, number, requester, changed);
+            if changed.as_ref().map_or(true, |((), dropped)| *dropped) {
                 self.server.forget_attributes(node);
             }
-            Ok(())
+            changed.map(drop)
         })
     }
 
@@ -487,17 +490,17 @@ impl Filesystem for Handler {
         let (from, to) = (self.server.inode(from), self.server.inode(copy.to));
         self.with(|fs| {
             let most = contents::most_of_copy(fs, copy);
-            let count = match self.cache {
-                WriteCache::Through => fs.copy_range(from, copy.from_offset, to, copy.to_offset, most)?,
+            let copied = match self.cache {
+                WriteCache::Through => fs.copy_range(from, copy.from_offset, to, copy.to_offset, most),
                 // The kernel sets the times here. It does not send times that it already has, as after two writes in
                 // one tick of its clock, so the engine must not set others.
-                WriteCache::Back => fs.copy_range_keeping_times(from, copy.from_offset, to, copy.to_offset, most)?,
+                WriteCache::Back => fs.copy_range_keeping_times(from, copy.from_offset, to, copy.to_offset, most),
             };
-            // After the copy, as with fallocate.
-            if privileges::drop_for(fs, to, requester)? {
+            let copied = privileges::drop_after(fs, to, requester, copied);
+            if copied.as_ref().map_or(true, |(_, dropped)| *dropped) {
                 self.server.forget_attributes(copy.to);
             }
-            Ok(count)
+            copied.map(|(count, _)| count)
         })
     }
 }

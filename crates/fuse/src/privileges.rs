@@ -7,7 +7,7 @@
 
 use crate::caller::{may_keep_privileges, with_groups};
 use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{Result, Volume};
+use xfskit::volume::{Error, Result, Volume};
 use xfskit_fuse_session::Requester;
 
 const PRIVILEGES: u16 = 0o6000;
@@ -18,6 +18,28 @@ pub(crate) fn drop_for(fs: &Volume, inode: InodeNumber, requester: &Requester) -
         return Ok(false);
     }
     fs.drop_privileges(inode, Some(&with_groups(requester)))
+}
+
+/// Passes on the result of a change, after which the bits are cleared as by [`drop_for`], also where the change failed
+/// and a part of it may have been made. A refusal, as on an append-only file, leaves them. With the result is whether
+/// there were any.
+pub(crate) fn drop_after<T>(
+    fs: &Volume,
+    inode: InodeNumber,
+    requester: &Requester,
+    changed: Result<T>,
+) -> Result<(T, bool)> {
+    if changed.as_ref().is_err_and(is_refusal) {
+        return changed.map(|value| (value, false));
+    }
+    let dropped = drop_for(fs, inode, requester);
+    let value = changed?;
+    Ok((value, dropped?))
+}
+
+/// Whether a change that failed with this error has changed nothing for sure.
+pub(crate) fn is_refusal(error: &Error) -> bool {
+    !matches!(error, Error::NoSpace | Error::Io { .. } | Error::Corrupt(_) | Error::Shutdown(_) | Error::TooLarge)
 }
 
 /// Clears the bits, as the kernel has asked for; returns whether there were any.
