@@ -16,7 +16,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use xfskit::device::{Access, FileDevice, Holder, OpenError};
-use xfskit_nbd::{Address, Trust};
+use xfskit_nbd::Address;
 use xfskit_sandbox::{Calls, Confined, FileUse, IoUring, More, Needs, confine_thread, filter_calls};
 
 /// Where the kernel says whether it offers FUSE over io_uring.
@@ -37,17 +37,6 @@ const LOOK_UP: [&str; 13] = [
     "/usr/lib",
     "/usr/lib64",
 ];
-
-/// Where systems have the certificates of the authorities that they trust, and variables that name other places.
-const AUTHORITIES: [&str; 6] = [
-    "/etc/ssl",
-    "/etc/pki",
-    "/etc/ca-certificates",
-    "/usr/share/ca-certificates",
-    "/usr/local/share/ca-certificates",
-    "/var/lib/ca-certificates",
-];
-const AUTHORITIES_NAMED: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
 /// When rights are given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,21 +126,13 @@ pub fn option() -> Option<&'static str> {
 pub fn before_connecting(address: &Address) -> Result<()> {
     let mut state = state();
     let Some(plan) = state.plan.as_mut().filter(|plan| plan.entry == Entry::WithImages) else { return Ok(()) };
+    network::remember_credentials(address)?;
     allow_connection(&mut plan.needs, address);
     confine(&mut state)
 }
 
 /// Lets a connection to a server be made after Landlock's rules are in force.
 fn allow_connection(needs: &mut Needs, address: &Address) {
-    match address.trust() {
-        Some(Trust::Folder(folder)) => needs.files.push((folder.clone(), FileUse::Read)),
-        Some(Trust::System) => {
-            needs.files.extend(AUTHORITIES.map(|path| (path.into(), FileUse::Read)));
-            let named = AUTHORITIES_NAMED.iter().filter_map(std::env::var_os);
-            needs.files.extend(named.map(|path| (path.into(), FileUse::Read)));
-        }
-        None => {}
-    }
     match address.tcp_port() {
         Some(port) => {
             needs.ports.push(port);
@@ -207,6 +188,7 @@ fn look_at_files(state: &mut State) -> Result<()> {
         let used_for = if *access == Access::Read { FileUse::Read } else { FileUse::Write };
         for file in operand::files(image) {
             if let Some(address) = network::address(&file)? {
+                network::remember_credentials(&address)?;
                 allow_connection(&mut plan.needs, &address);
                 let is_tcp = address.tcp_port().is_some();
                 plan.needs.more.push(if is_tcp { More::ConnectTcp } else { More::ConnectUnix });

@@ -3,14 +3,32 @@
 use crate::exit::Usage;
 use anyhow::Result;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use xfskit::device::{Access, BlockDevice};
 use xfskit::ondisk::{Geometry, Superblock};
-use xfskit_nbd::{Address, NbdDevice, Options, Writers};
+use xfskit_nbd::{Address, Credentials, NbdDevice, Options, Writers};
 
 /// The user says that no other client writes.
 static OTHERS_KEPT_OUT: AtomicBool = AtomicBool::new(false);
+
+/// What the files say that addresses over TLS name, read while this process may read them.
+static CREDENTIALS: Mutex<Vec<(Address, Credentials)>> = Mutex::new(Vec::new());
+
+fn known_credentials() -> MutexGuard<'static, Vec<(Address, Credentials)>> {
+    CREDENTIALS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Reads the certificates for an address, before rights are given up: keys are among these files.
+///
+/// # Errors
+/// They cannot be read, or cannot be used.
+pub fn remember_credentials(address: &Address) -> Result<()> {
+    if let Some(read) = Credentials::read(address)? {
+        known_credentials().push((address.clone(), read));
+    }
+    Ok(())
+}
 
 /// From now on images on servers may be written.
 pub fn others_are_kept_out() {
@@ -43,10 +61,13 @@ pub fn address(name: &Path) -> Result<Option<Address>, Usage> {
 /// `Usage` for an address that is none, and for writing without the option; those of opening the export.
 pub fn open(name: &Path, access: Access) -> Result<Option<Arc<dyn BlockDevice>>> {
     let Some(address) = address(name)? else { return Ok(None) };
-    let options = Options::default();
-    let connecting = || crate::confined::before_connecting(&address);
+    let connecting = || {
+        crate::confined::before_connecting(&address)?;
+        let credentials = known_credentials().iter().find(|(of, _)| *of == address).map(|(_, read)| read.clone());
+        anyhow::Ok(Options { credentials, ..Options::default() })
+    };
     if access != Access::Write {
-        connecting()?;
+        let options = connecting()?;
         return Ok(Some(Arc::new(NbdDevice::open(&address, &options)?)));
     }
     if !OTHERS_KEPT_OUT.load(Ordering::Relaxed) {
@@ -54,7 +75,7 @@ pub fn open(name: &Path, access: Access) -> Result<Option<Arc<dyn BlockDevice>>>
                    other client does (docs/network.md), and say so with --others-kept-out";
         return Err(Usage(format!("{address}: {why}")).into());
     }
-    connecting()?;
+    let options = connecting()?;
     let device = NbdDevice::open_writable(&address, Writers::OthersKeptOut, &options)?;
     Ok(Some(Arc::new(device)))
 }

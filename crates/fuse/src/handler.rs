@@ -242,14 +242,19 @@ impl Filesystem for Handler {
             if changed.as_ref().is_err_and(privileges::is_refusal) {
                 return changed;
             }
+            if changed.is_err() {
+                // The kernel relies on what it has of a file until it is told.
+                self.server.forget_attributes(node);
+            }
             let cuts = change.size.is_some() && change.mode.is_none();
             let dropped = match cuts {
-                _ if !cuts => false,
-                _ if change.kills_privileges => privileges::drop_all(fs, number, requester)?,
-                _ if self.offered.contains(Features::HANDLE_KILLPRIV_V2) => false,
-                _ => privileges::drop_for(fs, number, requester)?,
+                _ if !cuts => Ok(false),
+                _ if change.kills_privileges => privileges::drop_all(fs, number, requester),
+                _ if self.offered.contains(Features::HANDLE_KILLPRIV_V2) => Ok(false),
+                _ => privileges::drop_for(fs, number, requester),
             };
-            if dropped && changed.is_ok() { fs.stat(number) } else { changed }
+            let stat = changed?;
+            if dropped? { fs.stat(number) } else { Ok(stat) }
         });
         changed.map(|stat| attr(&stat))
     }

@@ -39,7 +39,16 @@ pub(crate) fn drop_after<T>(
 
 /// Whether a change that failed with this error has changed nothing for sure.
 pub(crate) fn is_refusal(error: &Error) -> bool {
-    !matches!(error, Error::NoSpace | Error::Io { .. } | Error::Corrupt(_) | Error::Shutdown(_) | Error::TooLarge)
+    matches!(
+        error,
+        Error::NotPermitted
+            | Error::AccessDenied
+            | Error::ReadOnly
+            | Error::Invalid(_)
+            | Error::NotSupported(_)
+            | Error::IsADirectory
+            | Error::Stale(_)
+    )
 }
 
 /// Clears the bits, as the kernel has asked for; returns whether there were any.

@@ -3,7 +3,7 @@
 use crate::convert::{entry, mode_of_entry};
 use std::ops::ControlFlow;
 use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{DirEntry, Result, Volume};
+use xfskit::volume::{DirEntry, ReadAhead, Result, Volume};
 use xfskit_fuse_session::{Entry, Listed, Listing, ListingPlus, Room};
 
 /// Entries that are read from a directory before their inodes are read, so that the directory is not locked meanwhile.
@@ -27,11 +27,13 @@ pub(crate) fn plain(filesystem: &Volume, dir: InodeNumber, offset: u64, listing:
 
 pub(crate) fn plus(filesystem: &Volume, dir: InodeNumber, offset: u64, listing: &mut ListingPlus<'_>) -> Result<()> {
     let Ok(mut cookie) = u32::try_from(offset) else { return Ok(()) };
-    let most = if filesystem.requests_at_once() > 1 { FAR_BATCH } else { BATCH };
+    let is_far = filesystem.requests_at_once() > 1;
     loop {
-        let batch = batch(filesystem, dir, cookie, most)?;
-        if most == FAR_BATCH {
-            filesystem.read_ahead(&batch.iter().map(|entry| entry.inode).collect::<Vec<_>>());
+        let batch = batch(filesystem, dir, cookie, BATCH)?;
+        // One reply has room for a part of what is brought; those behind it find the rest in the cache.
+        if is_far && batch.iter().any(|entry| !filesystem.is_cached(entry.inode)) {
+            let ahead = self::batch(filesystem, dir, cookie, FAR_BATCH)?;
+            filesystem.read_ahead(&ahead.iter().map(|entry| entry.inode).collect::<Vec<_>>(), ReadAhead::Inodes);
         }
         for entry in &batch {
             if add(filesystem, entry, listing) == Room::Full {
@@ -39,7 +41,7 @@ pub(crate) fn plus(filesystem: &Volume, dir: InodeNumber, offset: u64, listing: 
             }
         }
         match batch.last() {
-            Some(last) if batch.len() == most => cookie = last.next_cookie,
+            Some(last) if batch.len() == BATCH => cookie = last.next_cookie,
             _ => return Ok(()),
         }
     }

@@ -79,7 +79,10 @@ pub struct AddressError {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum Why {
-    #[error("not an address of an NBD export: these are nbd://HOST[:PORT]/EXPORT and nbd+unix:///EXPORT?socket=PATH")]
+    #[error(
+        "not an address of an NBD export: these are nbd://HOST[:PORT]/EXPORT and nbd+unix:///EXPORT?socket=PATH, with \
+         nbds instead of nbd for TLS"
+    )]
     Scheme,
     #[error("{0} is for TLS: use nbds:// or nbds+unix://")]
     WithoutTls(String),
@@ -238,7 +241,11 @@ impl Parameters {
             Some(_) => return Err(Why::Parameter("tls-certificates".into())),
             None => Trust::System,
         };
-        let hostname = self.hostname.filter(|name| !name.is_empty()).map(|name| text(&name));
+        let hostname = match self.hostname.map(String::from_utf8) {
+            Some(Ok(name)) if !name.is_empty() => Some(name),
+            Some(_) => return Err(Why::Parameter("tls-hostname".into())),
+            None => None,
+        };
         Ok(Tls { trust, hostname })
     }
 

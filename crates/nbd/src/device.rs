@@ -63,6 +63,8 @@ pub struct Options {
     pub connections: usize,
     /// How long the server may take to answer the handshake.
     pub opening: Duration,
+    /// What an address asks for that names TLS; read from its files when a device is opened, if it is not here.
+    pub credentials: Option<Credentials>,
     /// A connection is lost when requests wait and no byte has moved for this time.
     pub silence: Duration,
 }
@@ -70,7 +72,8 @@ pub struct Options {
 impl Default for Options {
     /// Four connections, 10 seconds, 60 seconds: Ceph takes 30 seconds to shut out a client that hangs.
     fn default() -> Self {
-        Self { connections: 4, opening: Duration::from_secs(10), silence: Duration::from_secs(60) }
+        let credentials = None;
+        Self { connections: 4, opening: Duration::from_secs(10), credentials, silence: Duration::from_secs(60) }
     }
 }
 
@@ -133,7 +136,10 @@ impl NbdDevice {
     }
 
     fn open_with(address: &Address, access: Access, options: &Options) -> Result<Self, Problem> {
-        let credentials = Credentials::read(address)?;
+        let credentials = match &options.credentials {
+            Some(given) if address.trust().is_some() => Some(given.clone()),
+            _ => Credentials::find(address)?,
+        };
         let connect = |time| connect(address, credentials.as_ref(), time);
         let (stream, export) = connect(options.opening)?;
         if access == Access::Write {

@@ -47,3 +47,4 @@ mod wire;
 pub use address::{Address, AddressError, Trust};
 pub use device::{NbdDevice, Options, Writers};
 pub use error::{OpenError, Problem};
+pub use tls::Credentials;

@@ -4,6 +4,7 @@
 //! sender  bytes ─▶ session: sealed ─▶ unsent ─▶ socket          in the order in which they were sealed
 //! reader  socket ─▶ received ─▶ session: opened ─▶ bytes
 //! ```
+//! The folder's list of revoked certificates counts.
 //! The server is the one that the certificate names, and the certificate is signed by an authority of the folder that
 //! the address names, or of the system where it names none. Nothing turns that check off, and nothing of NBD but the
 //! greeting is sent or believed before it. A client with a certificate of its own shows it if the server asks.
@@ -18,11 +19,13 @@
 //! and QEMU.
 
 use crate::address::{Address, Trust};
-use crate::error::Problem;
+use crate::error::{OpenError, Problem};
 use crate::stream::{Socket, TimedSocket};
 use parking_lot::Mutex;
+use rustls::client::WebPkiServerVerifier;
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName};
 use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection, RootCertStore};
 use std::fmt;
 use std::io::{self, IoSlice, Read, Write};
@@ -33,10 +36,14 @@ use std::time::Instant;
 /// Bytes that are received at once.
 const RECEIVED_BYTES: usize = 64 << 10;
 const AUTHORITIES: &str = "ca-cert.pem";
+/// Certificates that the authorities have taken back.
+const REVOKED: &str = "ca-crl.pem";
 const CERTIFICATE: &str = "client-cert.pem";
 const KEY: &str = "client-key.pem";
 
-/// Whom a client trusts, whom it expects, and who it is.
+/// Whom a client trusts under TLS, whom it expects, and who it is: what the files say that an address names.
+///
+/// A program that gives up its rights reads them before, and needs no rights to the files afterwards.
 #[derive(Clone, Debug)]
 pub struct Credentials {
     config: Arc<ClientConfig>,
@@ -44,11 +51,15 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Reads the files for an address that asks for TLS.
+    /// Reads the files for an address; `None` if it does not ask for TLS.
     ///
     /// # Errors
     /// [`Problem::Credentials`].
-    pub fn read(address: &Address) -> Result<Option<Self>, Problem> {
+    pub fn read(address: &Address) -> Result<Option<Self>, OpenError> {
+        Self::find(address).map_err(|problem| OpenError::new(address, problem))
+    }
+
+    pub(crate) fn find(address: &Address) -> Result<Option<Self>, Problem> {
         let Some(tls) = &address.tls else { return Ok(None) };
         let name = match (&tls.hostname, address.host()) {
             (Some(name), _) => name.clone(),
@@ -59,10 +70,13 @@ impl Credentials {
         let server =
             ServerName::try_from(name.clone()).map_err(|_| refused(format!("{name:?} is no name of a host")))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = verifier(&tls.trust, Arc::clone(&provider))?;
+        // This verifier is the library's own, which looks at lists of revoked certificates besides.
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| refused(error.to_string()))?
-            .with_root_certificates(read_authorities(&tls.trust)?);
+            .dangerous()
+            .with_custom_certificate_verifier(verifier);
         let own = match &tls.trust {
             Trust::Folder(folder) => read_own(folder)?,
             Trust::System => None,
@@ -80,7 +94,7 @@ impl Credentials {
     ///
     /// # Errors
     /// Those of the socket; `InvalidData` with what is wrong with the server's certificate, or with its TLS.
-    pub fn start(&self, socket: &Socket, deadline: Instant) -> io::Result<Session> {
+    pub(crate) fn start(&self, socket: &Socket, deadline: Instant) -> io::Result<Session> {
         let mut session = ClientConnection::new(Arc::clone(&self.config), self.name.clone()).map_err(as_io)?;
         while session.is_handshaking() {
             session.complete_io(&mut TimedSocket { socket, deadline }).map_err(plainer)?;
@@ -88,6 +102,23 @@ impl Credentials {
         let (received, unsent) = Default::default();
         Ok(Session { session: Mutex::new(session), received, unsent })
     }
+}
+
+/// Verifies a server's certificate: by authorities that are trusted, and by the lists of what they have revoked, where
+/// there are any.
+fn verifier(trust: &Trust, provider: Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>, Problem> {
+    let authorities = Arc::new(read_authorities(trust)?);
+    let mut builder = WebPkiServerVerifier::builder_with_provider(authorities, provider);
+    if let Trust::Folder(folder) = trust
+        && is_there(&folder.join(REVOKED))?
+    {
+        let file = folder.join(REVOKED);
+        let lists = CertificateRevocationListDer::pem_file_iter(&file).map_err(|error| unreadable(&file, &error))?;
+        let lists = lists.collect::<Result<Vec<_>, _>>().map_err(|error| unreadable(&file, &error))?;
+        // An authority without a list has revoked nothing.
+        builder = builder.with_crls(lists).allow_unknown_revocation_status();
+    }
+    builder.build().map_err(|error| Problem::Credentials(error.to_string()))
 }
 
 fn read_authorities(trust: &Trust) -> Result<RootCertStore, Problem> {
@@ -119,7 +150,7 @@ fn read_authorities(trust: &Trust) -> Result<RootCertStore, Problem> {
 /// The certificate and the key of this client, if the folder has both.
 fn read_own(folder: &Path) -> Result<Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>, Problem> {
     let (certificate, key) = (folder.join(CERTIFICATE), folder.join(KEY));
-    match (certificate.exists(), key.exists()) {
+    match (is_there(&certificate)?, is_there(&key)?) {
         (false, false) => Ok(None),
         (true, true) => {
             let key = PrivateKeyDer::from_pem_file(&key).map_err(|error| unreadable(&key, &error))?;
@@ -129,6 +160,15 @@ fn read_own(folder: &Path) -> Result<Option<(Vec<CertificateDer<'static>>, Priva
             let (has, lacks) = if has_certificate { (CERTIFICATE, KEY) } else { (KEY, CERTIFICATE) };
             Err(Problem::Credentials(format!("{} has a {has} and no {lacks}", folder.display())))
         }
+    }
+}
+
+/// Whether a file is there. One that cannot be looked at is an error: without it the client would be another one.
+fn is_there(file: &Path) -> Result<bool, Problem> {
+    match std::fs::symlink_metadata(file) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(unreadable(file, &error)),
     }
 }
 

@@ -9,6 +9,9 @@ use std::time::Duration;
 use xfskit_device::BlockDevice;
 use xfskit_nbd::{NbdDevice, Options, Problem, Writers};
 
+/// A tenth of a second.
+const TENTH: Duration = Duration::from_millis(100);
+
 /// Opens an export of a server that sends these bytes, whatever it is asked.
 fn open(bytes: Vec<u8>) -> Result<NbdDevice, xfskit_nbd::OpenError> {
     let dir = tempfile::tempdir().unwrap();
@@ -94,8 +97,7 @@ fn any_changed_byte_is_survived() {
         let server = Server::start(plan);
         // Half of them change the handshake, too.
         let noise = Some(1 << (seed % 9 + 3));
-        let options =
-            Options { silence: Duration::from_millis(100), opening: Duration::from_millis(100), connections: 2 };
+        let options = Options { silence: TENTH, opening: TENTH, connections: 2, ..Options::default() };
         if seed % 8 == 0 {
             server.change(|plan| plan.noise = noise);
         }

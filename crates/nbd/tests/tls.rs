@@ -60,6 +60,21 @@ impl Certificates {
         self.openssl(&[&["x509"][..], &files, &["-days", "2", "-extfile", "names"]].concat());
     }
 
+    /// Makes the folder's list of revoked certificates.
+    fn list_revoked(&self, folder: &Path, revoked: &[&str]) {
+        let config =
+            "[ca]\ndefault_ca=d\n[d]\ndatabase=index\ncrlnumber=number\ndefault_md=sha256\ndefault_crl_days=2\n";
+        std::fs::write(self.path("config"), config).unwrap();
+        std::fs::write(self.path("index"), "").unwrap();
+        std::fs::write(self.path("number"), "01\n").unwrap();
+        let ca = ["ca", "-config", "config", "-keyfile", "ca.key", "-cert", "ca.pem"];
+        for name in revoked {
+            self.openssl(&[&ca[..], &["-revoke", name]].concat());
+        }
+        let list = folder.join("ca-crl.pem");
+        self.openssl(&[&ca[..], &["-gencrl", "-out", list.to_str().unwrap()]].concat());
+    }
+
     /// A folder that trusts one authority.
     fn folder(&self, name: &str, authority: &str) -> PathBuf {
         let folder = self.path(name);
@@ -170,6 +185,38 @@ fn only_the_server_of_the_certificate_is_believed() {
     let server = Running::nbdkit(dir.path(), &["--tls=off", "memory", "1M"]);
     let without = open(&secure(&server, &trusting, "server.example")).map(drop).unwrap_err();
     assert!(matches!(without.problem(), Problem::NoTls(_)), "{without}");
+}
+
+#[test]
+fn a_certificate_that_was_taken_back_is_not_believed() {
+    if !tools() {
+        return;
+    }
+    let certificates = Certificates::new();
+    let trusting = certificates.path("trusting");
+    let dir = tempfile::tempdir().unwrap();
+    let server = nbdkit(dir.path(), &trusting, &["memory", "1M"]);
+    let address = secure(&server, &trusting, "server.example");
+    certificates.list_revoked(&trusting, &[]);
+    open(&address).unwrap();
+    certificates.list_revoked(&trusting, &["server.pem"]);
+    let error = open(&address).map(drop).unwrap_err().to_string();
+    assert!(error.contains("Revoked"), "{error}");
+}
+
+#[test]
+fn a_server_with_the_certificate_of_an_authority_is_refused_with_the_reason() {
+    if !tools() {
+        return;
+    }
+    let certificates = Certificates::new();
+    let folder = certificates.folder("authority", "ca");
+    certificates.put("server-cert.pem", "ca.pem", &folder);
+    certificates.put("server-key.pem", "ca.key", &folder);
+    let dir = tempfile::tempdir().unwrap();
+    let server = nbdkit(dir.path(), &folder, &["memory", "1M"]);
+    let error = open(&secure(&server, &folder, "server.example")).map(drop).unwrap_err().to_string();
+    assert!(error.contains("CA:FALSE"), "{error}");
 }
 
 #[test]

@@ -117,8 +117,8 @@ pub use crate::journal::{HostSpace, LogState, RecoveryReport};
 pub use crate::mount::{AttrLogging, AttrPath, Discard, MountOptions};
 pub use crate::ops::{
     Caller, DirEntry, DirEntryRef, Fallocate, FileExtent, FileType, Flags, FsStat, Growth, InodeRef, LastLink, NewFile,
-    NewUuid, Permissions, ReadDir, RecoveredDevices, RenameFlags, Seek, SetAttr, SetMode, SetTime, Stat, TrimBy,
-    Trimmed, Usage, Volume, WholeFile, XattrChange, XattrOptions, split_path, xflags,
+    NewUuid, Permissions, ReadAhead, ReadDir, RecoveredDevices, RenameFlags, Seek, SetAttr, SetMode, SetTime, Stat,
+    TrimBy, Trimmed, Usage, Volume, WholeFile, XattrChange, XattrOptions, split_path, xflags,
 };
 pub use xfskit_ondisk::{InodeNumber, Timestamp};
 

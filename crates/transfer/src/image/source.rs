@@ -1,7 +1,7 @@
 //! Reads a tree in an image, in the order of its names.
 //!
-//! Where the device's requests take long, as across a network, the next files of the walk are read at the same time, by
-//! a thread each, and sent in their order when all are there.
+//! Where the device's requests take long, as across a network, the next files of the walk are read by many threads
+//! and sent in their order when all are there.
 
 use crate::adjust::Attributes;
 use crate::error::{Losses, Result, TransferError, image, shown};

@@ -4,7 +4,7 @@
 use crate::error::{Result, image};
 use std::collections::HashSet;
 use xfskit::ondisk::{Corruption, InodeNumber};
-use xfskit::volume::{Stat, Volume};
+use xfskit::volume::{ReadAhead, Stat, Volume};
 
 /// Entries of a directory whose inodes are brought into the cache at a time, where requests take long.
 const AHEAD_ENTRIES: usize = 1024;
@@ -141,7 +141,7 @@ impl<'a> ImageWalk<'a> {
         let Some(frame) = self.stack.last_mut().filter(|frame| is_far && frame.ahead == 0) else { return };
         frame.ahead = frame.left.len().min(AHEAD_ENTRIES);
         let inodes: Vec<_> = frame.left.iter().rev().take(frame.ahead).map(|(_, inode)| *inode).collect();
-        self.filesystem.read_ahead(&inodes);
+        self.filesystem.read_ahead(&inodes, ReadAhead::Listings);
     }
 
     /// The next entry of the innermost directory, or the step that leaves it.

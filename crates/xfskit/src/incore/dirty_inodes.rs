@@ -1,10 +1,10 @@
 //! Inodes whose contents or times are ahead of the journal: only a write-out brings them there.
 //!
-//! Locking: one mutex, below the inodes' locks.
+//! Locking: one mutex, below the inodes' locks; the turn, above all locks.
 
 use super::Inode;
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use xfskit_ondisk::InodeNumber;
@@ -16,10 +16,22 @@ const INODE_BYTES: u64 = 1024;
 #[derive(Default)]
 pub struct DirtyInodes {
     list: Mutex<BTreeMap<InodeNumber, Arc<Inode>>>,
+    /// Held by the thread that brings contents out since too much of them waits.
+    turn: Mutex<()>,
     bytes: AtomicU64,
 }
 
 impl DirtyInodes {
+    /// The turn to bring contents out, unless another thread has it.
+    pub fn try_take_turn(&self) -> Option<MutexGuard<'_, ()>> {
+        self.turn.try_lock()
+    }
+
+    /// The same; waits. The caller holds no lock.
+    pub fn take_turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock()
+    }
+
     /// Adds an inode if it is not there.
     pub fn add(&self, inode: &Arc<Inode>) {
         let mut list = self.list.lock();

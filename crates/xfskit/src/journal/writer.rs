@@ -1,9 +1,9 @@
 //! Writes checkpoints as log records.
 //!
 //! A checkpoint is a stream of operations: start, transaction header, the regions of every item, commit. The stream is
-//! cut into records of at most `record_bytes`; a payload that does not fit goes on in the next record. Where the device's
-//! requests take long, the records between two flushes are written together; they are at most as many as recovery takes
-//! for torn.
+//! cut into records of at most `record_bytes`; a payload that does not fit goes on in the next record. Where requests
+//! of the device take long, the records between two flushes are written together; they are at most as many as recovery
+//! takes for torn.
 
 use super::area::LogArea;
 use super::checkpoint::Checkpoint;
@@ -123,6 +123,8 @@ impl LogWriter {
     pub(super) fn write_checkpoint(&mut self, checkpoint: &Checkpoint, tail: Lsn) -> Result<Written> {
         self.tail = tail;
         self.written = Written::default();
+        // An error before has shut the journal down.
+        debug_assert!(self.waiting.is_empty(), "records of another checkpoint");
         let id = transaction_id(self.head);
         self.operation(id, operation_flags::START, &[])?;
         let header = TransactionHeader::of_checkpoint(id, checkpoint.region_count() as u32);

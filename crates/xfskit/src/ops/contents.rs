@@ -261,18 +261,20 @@ impl Volume {
     /// Brings out what waits of many inodes, as long as `is_wanted`: of many at a time where the device's requests take
     /// long. What cannot be brought out keeps nothing else from it.
     fn write_out_each(&self, waiting: Vec<Arc<Inode>>, is_wanted: impl Fn() -> bool + Sync) -> Result<()> {
-        let result = Mutex::new(Ok(()));
+        let failed = Mutex::new(Vec::new());
         at_once(self.requests_at_once(), "write-out", waiting, |inode| {
             if is_wanted()
                 && let Err(error) = self.write_out(&inode)
             {
-                let mut result = result.lock();
-                if result.is_ok() {
-                    *result = Err(error);
-                }
+                failed.lock().push((inode, error));
             }
         });
-        result.into_inner()
+        // What many transactions set aside at the same time may be more than there is; for one there is room.
+        let again = |(inode, error)| match error {
+            Error::NoSpace => self.write_out(&inode),
+            other => Err(other),
+        };
+        failed.into_inner().into_iter().map(again).fold(Ok(()), Result::and)
     }
 
     /// Forgets everything that still waits in memory, and gives its space back: the superblock is about to say what is
@@ -475,6 +477,9 @@ impl Volume {
         if dirty.bytes() < most {
             return Ok(());
         }
+        // One thread brings out for all, unless memory grows in spite of that.
+        let turn = if dirty.bytes() < 2 * most { dirty.try_take_turn() } else { Some(dirty.take_turn()) };
+        let Some(_turn) = turn else { return Ok(()) };
         let waiting = dirty.all();
         let times = self.write_out_times(&waiting);
         let result = times.and(self.write_out_each(waiting, || dirty.bytes() >= most / 2));

@@ -9,16 +9,29 @@ const TOGETHER: usize = 32;
 /// The largest directory of which the blocks are brought, too.
 const MAX_DIR_BYTES: u64 = 64 << 10;
 
+/// What is brought into the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadAhead {
+    /// Inodes.
+    Inodes,
+    /// Inodes, and the blocks of those that are directories of no more than 64 KiB.
+    Listings,
+}
+
 impl Volume {
-    /// Brings inodes that are about to be asked for into the cache, and the blocks of those that are directories: by
-    /// [`Self::requests_at_once`] threads. Does nothing where that is one. What cannot be read is an error only for the
-    /// call that asks for it.
-    pub fn read_ahead(&self, inodes: &[InodeNumber]) {
+    /// Whether an inode is in the cache.
+    pub fn is_cached(&self, inode: InodeNumber) -> bool {
+        self.mount.inodes.find(inode).is_some()
+    }
+
+    /// Brings what is about to be asked for into the cache, by [`Self::requests_at_once`] threads. Does nothing where
+    /// that is one. What cannot be read is an error only for the call that asks for it.
+    pub fn read_ahead(&self, inodes: &[InodeNumber], what: ReadAhead) {
         let threads = self.requests_at_once();
         if threads <= 1 {
             return;
         }
-        let is_unknown = |inode: &InodeNumber| self.mount.inodes.find(*inode).is_none();
+        let is_unknown = |inode: &InodeNumber| !self.is_cached(*inode);
         let mut inodes: Vec<_> = inodes.iter().copied().filter(is_unknown).collect();
         if inodes.len() <= 1 {
             return;
@@ -27,6 +40,7 @@ impl Volume {
         at_once(threads, "read-ahead", inodes.chunks(TOGETHER), |together| {
             for inode in together {
                 if let Ok(found) = self.stat(*inode)
+                    && what == ReadAhead::Listings
                     && found.file_type.is_dir()
                     && found.size <= MAX_DIR_BYTES
                 {
