@@ -39,6 +39,12 @@ impl FoundLog {
         Ok(Self { place, uuid: geometry.uuid, head, state, device, superblock })
     }
 
+    /// Whether a mount that writes would change the log before it is used: it is dirty, or writes that were in flight
+    /// lie behind its end.
+    pub fn is_to_be_recovered(&self) -> bool {
+        self.state != LogState::Clean || self.head.torn_blocks > 0
+    }
+
     /// The superblock of the filesystem, as it is on the device.
     pub(crate) fn superblock(&self) -> &RawSuperblock {
         self.superblock.raw()
