@@ -22,8 +22,8 @@ Exit codes:
   1  the operation failed (no such file, nothing is mounted there, no space left in the image or on
      the host, standard output that cannot be written, ...)
   2  wrong usage, or a file or device that is only overwritten with -f
-  3  the image is damaged or cut short, its journal too, or a part of it cannot be read (the rest
-     was listed or copied), or it is not an XFS image
+  3  the image is damaged or cut short, its journal or its first superblock too, or a part of it
+     cannot be read (the rest was listed or copied), or it is not an XFS image
   4  the image is in use by another program or the kernel
   5  the source of cp, import or mkfs --from is damaged, unsafe, no tar archive, or it changed
      meanwhile; or a manifest or a file of contexts makes no sense
