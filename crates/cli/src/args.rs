@@ -45,7 +45,7 @@ pub struct Cli {
     #[arg(long, global = true)]
     pub json: bool,
     /// Wait up to so many seconds, fractions allowed, while another program uses the image, or the mount that is to be
-    /// unmounted. `write` waits at least 3 seconds when its input is a pipe
+    /// unmounted. `write`, and `cp` of /dev/stdin, wait at least 3 seconds when the input is a pipe
     #[arg(long, global = true, value_name = "SECONDS", default_value = "0", value_parser = parse_seconds)]
     #[arg(hide_default_value = true)]
     pub wait: std::time::Duration,

@@ -4,21 +4,18 @@ use super::list::is_dir;
 use crate::args::{CatArgs, CloneArgs, WriteArgs};
 use crate::exit::for_each;
 use crate::image::{edit, edit_after, find_place, open_to_read, resolve, shown, wait_at_least};
-use crate::input::{Input, is_pipe};
+use crate::input::{Input, PIPE_ENDS_WITHIN, is_pipe};
 use crate::interrupt;
 use crate::screen::data;
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::time::Duration;
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Caller, Error, Fallocate, FileType, LastLink, NewFile, SetAttr, SetMode, SetTime, Stat, Volume};
 
 /// Bytes that are read or written at a time.
 const PIECE_BYTES: usize = 1 << 20;
-/// How long the program that fed standard input may keep the image open after it has closed the pipe.
-const PIPE_ENDS_WITHIN: Duration = Duration::from_secs(3);
 /// The number of symbolic links that the kernel follows.
 const MAX_LINKS: usize = 40;
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
