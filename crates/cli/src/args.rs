@@ -70,7 +70,7 @@ pub enum Command {
     /// Mount an image by FUSE
     Mount(MountArgs),
     /// Unmount, and wait until the image is closed
-    Umount(MountPointArgs),
+    Umount(UmountArgs),
     /// Show what an image is, or one that is mounted: label, features, sizes, free space, state of the journal; of a
     /// disk with partitions or LVM2, what there is on it
     #[command(after_help = examples::with(LIVE_NOTES, examples::INFO))]
@@ -202,6 +202,14 @@ pub struct PathsArgs {
 pub struct MountPointArgs {
     /// Where an image is mounted
     pub mount_point: PathBuf,
+}
+
+/// Arguments of `umount`.
+#[derive(Debug, Args)]
+pub struct UmountArgs {
+    /// Where an image is mounted; or the image, if it is mounted at one place
+    #[arg(value_name = "MOUNT_POINT")]
+    pub mount: PathBuf,
 }
 
 const MOUNT_OPTIONS: &str = "\

@@ -119,7 +119,7 @@ fn run(cli: Cli) -> Result<()> {
     match cli.command {
         Command::Mkfs(args) => commands::mkfs::run(&args, json),
         Command::Mount(args) => commands::mount::run(&args),
-        Command::Umount(args) => commands::umount::run(&args.mount_point),
+        Command::Umount(args) => commands::umount::run(&args.mount),
         Command::Info(args) => commands::info::run(&args, json),
         Command::Admin(command) => commands::admin::run(&command, json),
         Command::Check(args) => commands::check::run(&args, json),

@@ -65,6 +65,27 @@ fn an_image_that_is_mounted_is_named_with_its_mount_point() {
     assert!(code == 4 && message.contains("close it there first") && !message.contains("umount"), "{message}");
 }
 
+/// By the image a mount is found if it is the only one.
+#[test]
+fn an_image_that_is_mounted_once_is_unmounted_by_its_name() {
+    let Some(at) = mounted_with_a_file() else { return };
+    let (dir, second) = (at.dir.to_str().unwrap(), at.scratch.file("second"));
+    let link = at.scratch.file("link.img");
+    std::os::unix::fs::symlink(&at.image, &link).unwrap();
+    ok("umount IMAGE", &link);
+    let (code, message) = fails("umount IMAGE", &at.image);
+    assert!(code == 1 && message.contains("nothing is mounted"), "{code} {message}");
+    fs::create_dir(&second).unwrap();
+    at.line("mount -o ro IMAGE DIR");
+    ok(&format!("mount -o ro IMAGE {}", second.display()), &at.image);
+    let (code, message) = fails("umount IMAGE", &at.image);
+    let names_both = [dir, second.to_str().unwrap()].iter().all(|place| message.contains(place));
+    assert!(code == 2 && message.contains("mounted 2 times") && names_both, "{code} {message}");
+    ok(&format!("umount {}", second.display()), &at.image);
+    at.line("umount IMAGE");
+    assert!(fs::read_dir(&at.dir).unwrap().next().is_none());
+}
+
 #[test]
 fn a_path_on_a_mount_is_named_with_its_image() {
     let Some(at) = mounted_with_a_file() else { return };
