@@ -107,7 +107,7 @@ pub struct CpArgs {
     pub verbose: bool,
     /// Leave out what has a name that matches a pattern, directories with everything in them; may be given several
     /// times. Names that are given themselves are copied
-    #[arg(long, value_name = "PATTERN", value_parser = super::list::glob())]
+    #[arg(long, value_name = "PATTERN", value_parser = super::list::glob(crate::glob::Case::Counts))]
     pub exclude: Vec<crate::glob::Glob>,
     /// Treat the last path as the new name, never as a directory to put it in
     #[arg(short = 'T', long)]
