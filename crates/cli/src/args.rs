@@ -473,8 +473,15 @@ pub struct InodeArgs {
 }
 
 /// Parses an inode number, which may be written as for the commands that take paths.
-fn parse_inode(text: &str) -> Result<u64, std::num::ParseIntError> {
-    text.strip_prefix("inode:").unwrap_or(text).parse()
+fn parse_inode(text: &str) -> Result<u64, String> {
+    text.strip_prefix("inode:").unwrap_or(text).parse().map_err(|_| {
+        let instead = if text.starts_with('/') {
+            format!("; 'xfskit parents IMAGE {text}' lists the names of the file at a path")
+        } else {
+            String::new()
+        };
+        format!("expected the number of an inode, as ls -i and stat show it{instead}")
+    })
 }
 
 const LIVE_NOTES: &str = "\

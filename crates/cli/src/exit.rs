@@ -4,6 +4,7 @@
 //! image get their code in one place (`of_io`): lack of space is a failed operation, wherever it occurs, and an end of
 //! file that is too early is damage.
 
+use crate::image::wait;
 use crate::interrupt::{self, Interrupted};
 use std::io;
 use xfskit::device::OpenError;
@@ -240,6 +241,9 @@ pub fn message(error: &anyhow::Error) -> String {
 /// What a user of the command can do about an error of the libraries, which do not know its options.
 fn advice(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     let is_log_missing = matches!(cause.downcast_ref(), Some(CheckError::NoLogDevice));
+    if matches!(cause.downcast_ref(), Some(OpenError::Busy(_))) && wait().is_zero() {
+        return Some("; --wait SECONDS waits until it is not");
+    }
     match cause.downcast_ref::<Error>() {
         Some(Error::Corrupt(_)) => {
             Some("; run `xfskit check` on the image, or xfs_repair -n, to see the extent of the damage")

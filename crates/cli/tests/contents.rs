@@ -275,8 +275,10 @@ fn a_busy_image_is_waited_for_if_that_is_asked() {
     for line in ["touch IMAGE /a", "ls IMAGE", "mkfs -f IMAGE", "check IMAGE", "log print IMAGE"] {
         let (code, message) = fails(line, &image);
         assert!(code == 4 || line.starts_with("check") && code == 8, "{line}: {code}");
+        assert!(message.contains("--wait SECONDS waits"), "{line}: {message}");
     }
-    assert_eq!(fails("--wait 0.1 touch IMAGE /a", &image).0, 4);
+    let (code, message) = fails("--wait 0.1 touch IMAGE /a", &image);
+    assert!(code == 4 && !message.contains("--wait"), "{code} {message}");
     assert_eq!(fails("--wait soon touch IMAGE /a", &image).0, 2);
     let release = std::thread::spawn(move || {
         std::thread::sleep(std::time::Duration::from_millis(300));

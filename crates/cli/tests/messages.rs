@@ -265,6 +265,15 @@ fn a_message_says_what_to_do() {
     assert!(code == 1 && message.contains("-r removes"), "{message}");
     let (code, message) = fails("check --threads 0 IMAGE", &image);
     assert!(code == 16 && message.contains("1 at least"), "{message}");
+    let (code, message) = fails("path IMAGE /dir", &image);
+    let says = ["number of an inode", "'xfskit parents IMAGE /dir'"];
+    assert!(code == 2 && says.iter().all(|part| message.contains(part)), "{message}");
+    let (code, message) = fails("path IMAGE x", &image);
+    assert!(code == 2 && message.contains("number of an inode") && !message.contains("parents"), "{message}");
+    let help = ok("check --help", &image);
+    for code in ["those of fsck", "  1   faults were found", "  8   the image could not", "  16  wrong usage"] {
+        assert!(help.contains(code), "{help}");
+    }
     let folder = format!("there is no folder {}", missing.display());
     let source = scratch.path().display();
     for line in [
