@@ -6,7 +6,7 @@ use super::kinds::kind_of;
 use super::{MountOptions, check_device_size, read_superblock};
 use crate::error::{Error, Result};
 use crate::journal::replay::{DirtyLog, RecoveryReport, Replayed, ReplayedItem, clear_stale_sectors};
-use crate::journal::{LogArea, LogHead, LogState, RecordOwner, find_head};
+use crate::journal::{HostSpace, LogArea, LogHead, LogState, RecordOwner, find_head};
 use std::sync::Arc;
 use xfskit_device::{BlockDevice, OverlayDevice};
 use xfskit_ondisk::{Corruption, DiskAddress, Geometry, Lsn, RawSuperblock, Superblock};
@@ -129,7 +129,8 @@ pub(super) fn open_log(
         Err(error) => return Err(error),
     };
     let mut room = None;
-    if !options.read_only {
+    let needs_space = options.host_space != HostSpace::Least || state != LogState::Clean;
+    if !options.read_only && needs_space {
         // This is done before anything is written, so that a refusal leaves the image as it is.
         room = place.allocate(head.next, options.host_space)?;
     }
