@@ -244,7 +244,14 @@ fn advice(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     if matches!(cause.downcast_ref(), Some(OpenError::Busy(_))) && wait().is_zero() {
         return Some("; --wait SECONDS waits until it is not");
     }
+    if cause.is::<Mounted>() && wait().is_zero() {
+        return Some(", or --wait SECONDS waits for that");
+    }
     match cause.downcast_ref::<Error>() {
+        Some(Error::Corrupt(damage)) if damage.structure.starts_with("log") => Some(
+            "; commands that only read show with --norecovery what is on disk without the journal, and `xfskit check` \
+             says what is damaged",
+        ),
         Some(Error::Corrupt(_)) => {
             Some("; run `xfskit check` on the image, or xfs_repair -n, to see the extent of the damage")
         }

@@ -46,7 +46,13 @@ fn an_image_that_is_mounted_is_named_with_its_mount_point() {
         let line = line.replace("IMAGE:", &format!("{}:", at.image.display()));
         let (code, message) = fails(&line, &at.image);
         assert_eq!(code, if line.starts_with("check") { 8 } else { 4 }, "{line}: {message}");
-        for part in ["in use", &server, &format!("mounted on {dir}:"), &format!("'xfskit umount {dir}'")] {
+        for part in [
+            "in use",
+            &server,
+            "--wait SECONDS waits",
+            &format!("mounted on {dir}:"),
+            &format!("'xfskit umount {dir}'"),
+        ] {
             assert!(message.contains(part), "{line}: {part}: {message}");
         }
     }
