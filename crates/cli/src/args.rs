@@ -45,7 +45,7 @@ pub struct Cli {
     #[arg(long, global = true)]
     pub json: bool,
     /// Wait up to so many seconds, fractions allowed, while another program uses the image, or the mount that is to be
-    /// unmounted. `write` waits at least 3 seconds when its input is a pipe
+    /// unmounted. `write`, and `cp` of /dev/stdin, wait at least 3 seconds when the input is a pipe
     #[arg(long, global = true, value_name = "SECONDS", default_value = "0", value_parser = parse_seconds)]
     #[arg(hide_default_value = true)]
     pub wait: std::time::Duration,
@@ -70,7 +70,7 @@ pub enum Command {
     /// Mount an image by FUSE
     Mount(MountArgs),
     /// Unmount, and wait until the image is closed
-    Umount(MountPointArgs),
+    Umount(UmountArgs),
     /// Show what an image is, or one that is mounted: label, features, sizes, free space, state of the journal; of a
     /// disk with partitions or LVM2, what there is on it
     #[command(after_help = examples::with(LIVE_NOTES, examples::INFO))]
@@ -202,6 +202,14 @@ pub struct PathsArgs {
 pub struct MountPointArgs {
     /// Where an image is mounted
     pub mount_point: PathBuf,
+}
+
+/// Arguments of `umount`.
+#[derive(Debug, Args)]
+pub struct UmountArgs {
+    /// Where an image is mounted; or the image, if it is mounted at one place
+    #[arg(value_name = "MOUNT_POINT")]
+    pub mount: PathBuf,
 }
 
 const MOUNT_OPTIONS: &str = "\
@@ -465,8 +473,15 @@ pub struct InodeArgs {
 }
 
 /// Parses an inode number, which may be written as for the commands that take paths.
-fn parse_inode(text: &str) -> Result<u64, std::num::ParseIntError> {
-    text.strip_prefix("inode:").unwrap_or(text).parse()
+fn parse_inode(text: &str) -> Result<u64, String> {
+    text.strip_prefix("inode:").unwrap_or(text).parse().map_err(|_| {
+        let instead = if text.starts_with('/') {
+            format!("; 'xfskit parents IMAGE {text}' lists the names of the file at a path")
+        } else {
+            String::new()
+        };
+        format!("expected the number of an inode, as ls -i and stat show it{instead}")
+    })
 }
 
 const LIVE_NOTES: &str = "\

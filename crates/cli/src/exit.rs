@@ -4,6 +4,7 @@
 //! image get their code in one place (`of_io`): lack of space is a failed operation, wherever it occurs, and an end of
 //! file that is too early is damage.
 
+use crate::image::wait;
 use crate::interrupt::{self, Interrupted};
 use std::io;
 use xfskit::device::OpenError;
@@ -22,8 +23,8 @@ Exit codes:
   1  the operation failed (no such file, nothing is mounted there, no space left in the image or on
      the host, standard output that cannot be written, ...)
   2  wrong usage, or a file or device that is only overwritten with -f
-  3  the image is damaged or cut short, its journal too, or a part of it cannot be read (the rest
-     was listed or copied), or it is not an XFS image
+  3  the image is damaged or cut short, its journal or its first superblock too, or a part of it
+     cannot be read (the rest was listed or copied), or it is not an XFS image
   4  the image is in use by another program or the kernel
   5  the source of cp, import or mkfs --from is damaged, unsafe, no tar archive, or it changed
      meanwhile; or a manifest or a file of contexts makes no sense
@@ -240,7 +241,17 @@ pub fn message(error: &anyhow::Error) -> String {
 /// What a user of the command can do about an error of the libraries, which do not know its options.
 fn advice(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     let is_log_missing = matches!(cause.downcast_ref(), Some(CheckError::NoLogDevice));
+    if matches!(cause.downcast_ref(), Some(OpenError::Busy(_))) && wait().is_zero() {
+        return Some("; --wait SECONDS waits until it is not");
+    }
+    if cause.is::<Mounted>() && wait().is_zero() {
+        return Some(", or --wait SECONDS waits for that");
+    }
     match cause.downcast_ref::<Error>() {
+        Some(Error::Corrupt(damage)) if damage.structure.starts_with("log") => Some(
+            "; commands that only read show with --norecovery what is on disk without the journal, and `xfskit check` \
+             says what is damaged",
+        ),
         Some(Error::Corrupt(_)) => {
             Some("; run `xfskit check` on the image, or xfs_repair -n, to see the extent of the damage")
         }

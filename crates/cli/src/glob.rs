@@ -8,7 +8,19 @@ use std::os::unix::ffi::OsStrExt;
 
 /// A pattern.
 #[derive(Clone, Debug)]
-pub struct Glob(Vec<Token>);
+pub struct Glob {
+    tokens: Vec<Token>,
+    case: Case,
+}
+
+/// Whether small and capital letters are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Case {
+    /// They are not.
+    Counts,
+    /// They are.
+    IsIgnored,
+}
 
 #[derive(Clone, Debug)]
 enum Token {
@@ -39,7 +51,7 @@ impl Glob {
     ///
     /// # Errors
     /// A message for a class of characters such as `[:alpha:]`.
-    pub fn parse(text: &OsStr) -> Result<Self, String> {
+    pub fn parse(text: &OsStr, case: Case) -> Result<Self, String> {
         if text.as_bytes().windows(2).any(|pair| pair == b"[:") {
             return Err("classes of characters such as [:alpha:] are not understood: name a range".into());
         }
@@ -64,7 +76,7 @@ impl Glob {
                 _ => Token::Char(*first),
             });
         }
-        Ok(Self(tokens))
+        Ok(Self { tokens, case })
     }
 
     /// Whether a whole name matches.
@@ -74,12 +86,12 @@ impl Glob {
         // The position after the last star, and where the part that the star matches ends so far.
         let mut star = None;
         while at < name.len() {
-            match self.0.get(token) {
+            match self.tokens.get(token) {
                 Some(Token::Any) => {
                     star = Some((token, at));
                     token += 1;
                 }
-                Some(one) if one.takes(name[at]) => (token, at) = (token + 1, at + 1),
+                Some(one) if one.takes(name[at], self.case) => (token, at) = (token + 1, at + 1),
                 _ => {
                     let Some((star_token, end)) = star else { return false };
                     star = Some((star_token, end + 1));
@@ -87,19 +99,31 @@ impl Glob {
                 }
             }
         }
-        self.0[token..].iter().all(|token| matches!(token, Token::Any))
+        self.tokens[token..].iter().all(|token| matches!(token, Token::Any))
     }
 }
 
 impl Token {
-    fn takes(&self, char: u32) -> bool {
+    fn takes(&self, char: u32, case: Case) -> bool {
+        let forms = match case {
+            Case::Counts => [char; 3],
+            Case::IsIgnored => [char, other_case(char, char::to_lowercase), other_case(char, char::to_uppercase)],
+        };
+        let is_in = |(first, last): &(u32, u32)| forms.iter().any(|form| (*first..=*last).contains(form));
         match self {
             Self::Any | Self::One => true,
-            Self::Char(own) => *own == char,
-            Self::Set { is_negated, ranges } => {
-                ranges.iter().any(|(first, last)| (*first..=*last).contains(&char)) != *is_negated
-            }
+            Self::Char(own) => forms.contains(own),
+            Self::Set { is_negated, ranges } => ranges.iter().any(is_in) != *is_negated,
         }
+    }
+}
+
+/// A character as a small or a capital letter; itself where that is not one character.
+fn other_case<C: Iterator<Item = char>>(char: u32, change: impl Fn(char) -> C) -> u32 {
+    let mut changed = char::from_u32(char).into_iter().flat_map(change);
+    match (changed.next(), changed.next()) {
+        (Some(one), None) => one.into(),
+        _ => char,
     }
 }
 
@@ -134,7 +158,8 @@ mod tests {
 
     #[test]
     fn names_are_matched_as_by_the_shell() {
-        let matches = |pattern: &str, name: &[u8]| Glob::parse(OsStr::new(pattern)).unwrap().matches(name);
+        let glob = |pattern: &str, case| Glob::parse(OsStr::new(pattern), case).unwrap();
+        let matches = |pattern: &str, name: &[u8]| glob(pattern, Case::Counts).matches(name);
         for (pattern, name) in [
             ("*", &b""[..]),
             ("*.o", b".o"),
@@ -164,6 +189,10 @@ mod tests {
         }
         // A pattern with many stars is matched in reasonable time.
         assert!(!matches(&"*a".repeat(200), &[b'a'; 199]));
-        assert!(Glob::parse(OsStr::new("[[:alpha:]]")).is_err());
+        assert!(Glob::parse(OsStr::new("[[:alpha:]]"), Case::Counts).is_err());
+        let alike = |pattern: &str, name: &str| glob(pattern, Case::IsIgnored).matches(name.as_bytes());
+        assert!(alike("*.TXT", "a.txt") && alike("ä?[b-d]", "ÄßC") && alike("ß", "ß") && alike("[A-C]", "b"));
+        assert!(!alike("[!a]", "A") && !alike("[A-C]", "d") && !matches("[A-C]", b"b"));
+        assert!(glob("\\xff", Case::IsIgnored).matches(b"XFF") && !alike("a", "b"));
     }
 }

@@ -12,7 +12,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use xfskit::device::{Access, BlockDevice, FileDevice, Holder, Names, OpenError};
 use xfskit::ondisk::{Corruption, InodeNumber, Superblock, SuperblockError};
@@ -21,6 +21,15 @@ use xfskit::volume::{Environment, Error, HostSpace, LastLink, MountOptions, Stat
 use xfskit_disk::Unnamed;
 use xfskit_fuse::KernelClock;
 use xfskit_mkfs::{Extent, MBR, XFS, first_data, known_contents};
+
+/// Whether something of an image is lost that a command has read.
+static IS_INCOMPLETE: AtomicBool = AtomicBool::new(false);
+
+/// Whether an image that was read has lost its first superblock or its end: the command was carried out as far as that
+/// goes.
+pub fn was_incomplete() -> bool {
+    IS_INCOMPLETE.load(Ordering::Relaxed)
+}
 
 /// How long to wait for an image that is in use, in milliseconds, and the pause between two attempts.
 static WAIT_MS: AtomicU64 = AtomicU64::new(0);
@@ -151,9 +160,20 @@ fn rescued(path: &Path, device: Arc<dyn BlockDevice>, warnings: Warnings) -> Res
         return Ok((device, Vec::new()));
     };
     for loss in rescued.losses.iter().filter(|_| warnings == Warnings::Printed) {
-        screen::report(&format!("{}: warning: {loss}", path.display()));
+        screen::report(&format!("{}: warning: {loss}{}", path.display(), cure(loss)));
     }
+    IS_INCOMPLETE.store(true, Ordering::Relaxed);
     Ok((rescued.device, rescued.losses))
+}
+
+/// What the user can do about a loss.
+fn cure(loss: &Loss) -> &'static str {
+    match loss {
+        Loss::FirstSuperblock { .. } => {
+            ". Nothing writes to the image until xfs_repair has put the first one back; make a copy of the image before"
+        }
+        Loss::End { .. } => ". The end has to come back from where the image was copied",
+    }
 }
 
 /// The superblock of an image as it is on the device, before its journal is replayed.

@@ -6,6 +6,10 @@ use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::{Read, Seek, Write, stdin};
 use std::path::Path;
+use std::time::Duration;
+
+/// How long the program that fed a pipe may keep the image open after it has closed the pipe.
+pub const PIPE_ENDS_WITHIN: Duration = Duration::from_secs(3);
 
 /// Input up to this size stays in memory.
 const MAX_BYTES_IN_MEMORY: usize = 16 << 20;

@@ -49,12 +49,14 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     inherited::close_unnamed();
-    let mut is_data = false;
+    let (mut is_data, mut only_reads) = (false, false);
     let result = match helper::called_as() {
         Some(run) => run(),
         None => match Cli::try_parse_from(args::with_two_dashes(std::env::args_os().collect())) {
             Ok(cli) => {
                 is_data = writes_data(&cli.command);
+                // A server has said what is missing, and goes on.
+                only_reads = !matches!(cli.command, Command::Mount(_));
                 run(cli)
             }
             Err(error) => return commands::check::usage_code(error),
@@ -62,7 +64,7 @@ fn main() -> ExitCode {
     };
     let result = result.and_then(|()| screen::end().context("standard output"));
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => read_code(only_reads),
         // A backup that is cut off is useless.
         Err(error) if exit::is_broken_pipe(&error) && is_data => {
             // This returns only where the system forbids it; then the exit code reports the signal.
@@ -70,7 +72,7 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
         // The reader of a listing that closes the pipe has read enough.
-        Err(error) if exit::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if exit::is_broken_pipe(&error) => read_code(only_reads),
         Err(error) => {
             // A server has already reported its error.
             match error.downcast_ref::<exit::Failures>() {
@@ -84,6 +86,11 @@ fn main() -> ExitCode {
             ExitCode::from(exit::code(&error))
         }
     }
+}
+
+/// The exit code of a command that was carried out: an image of which something is lost was read as far as it goes.
+fn read_code(only_reads: bool) -> ExitCode {
+    if only_reads && image::was_incomplete() { ExitCode::from(exit::DAMAGED) } else { ExitCode::SUCCESS }
 }
 
 /// Whether standard output gets data of which a part is useless, rather than a listing.
@@ -112,7 +119,7 @@ fn run(cli: Cli) -> Result<()> {
     match cli.command {
         Command::Mkfs(args) => commands::mkfs::run(&args, json),
         Command::Mount(args) => commands::mount::run(&args),
-        Command::Umount(args) => commands::umount::run(&args.mount_point),
+        Command::Umount(args) => commands::umount::run(&args.mount),
         Command::Info(args) => commands::info::run(&args, json),
         Command::Admin(command) => commands::admin::run(&command, json),
         Command::Check(args) => commands::check::run(&args, json),

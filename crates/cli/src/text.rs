@@ -106,13 +106,10 @@ pub fn set_json(object: &mut Value, name: &str, bytes: &[u8]) {
     }
 }
 
-/// Bytes in a JSON list: text, or an object of `text` and `text_base64` if they are not valid text.
-pub fn json_bytes(bytes: &[u8]) -> Value {
-    if let Ok(text) = std::str::from_utf8(bytes) {
-        return text.into();
-    }
+/// An element of a JSON list: an object with one member, set by [`set_json`].
+pub fn json_of(name: &str, bytes: &[u8]) -> Value {
     let mut object = json!({});
-    set_json(&mut object, "text", bytes);
+    set_json(&mut object, name, bytes);
     object
 }
 

@@ -3,7 +3,7 @@
 mod common;
 
 use common::loops::Loop;
-use common::mounts::prepared;
+use common::mounts::{SmallHost, prepared};
 use common::{fails, image, ok};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
-use xfskit::volume::{Caller, MountOptions, NewFile, Volume};
+use xfskit::volume::{Caller, HostSpace, MountOptions, NewFile, Volume};
 use xfskit_testkit::{kernel_mount, reference, scratch, skip};
 
 const MIB: u64 = 1 << 20;
@@ -177,6 +177,41 @@ fn what_rm_frees_goes_back_on_request_and_what_is_free_by_a_trim() {
     assert!(stored_mib(&image) <= empty + 1, "a sparse file stays sparse");
     if let Some(reference) = reference() {
         reference.repair_finds_nothing(&image);
+    }
+}
+
+/// It is called when the host is full: it must not ask for the journal's space first.
+#[test]
+fn a_trim_takes_no_space_of_the_host() {
+    let scratch = scratch();
+    let image = scratch.file("a.img");
+    ok("mkfs -q --size 512M IMAGE", &image);
+    let before = fs::metadata(&image).unwrap().blocks();
+    for line in ["admin trim IMAGE", "admin trim --zero IMAGE"] {
+        ok(line, &image);
+        assert!(fs::metadata(&image).unwrap().blocks() <= before, "{line}");
+    }
+    let Some(host) = SmallHost::new(scratch.file("host"), "24m") else { return };
+    let (full, filler) = (host.0.join("a.img"), host.0.join("filler"));
+    assert!(Command::new("cp").arg("--sparse=always").args([&image, &full]).status().unwrap().success());
+    // A file that is gone has left its bytes there, and the rest of the host is full.
+    let device = FileDevice::open(&full, Access::Write).unwrap();
+    let options = MountOptions { host_space: HostSpace::Least, ..MountOptions::default() };
+    let filesystem = Volume::open(Arc::new(device), options).unwrap();
+    let file = filesystem.create(filesystem.root(), b"gone", &NewFile::file(0o644), &Caller::root()).unwrap();
+    filesystem.write_at(file.inode, 0, &vec![0x5a; 8 << 20]).unwrap();
+    filesystem.sync().unwrap();
+    filesystem.unlink(filesystem.root(), b"gone", &Caller::root()).unwrap();
+    filesystem.unmount().unwrap();
+    assert!(std::io::copy(&mut std::io::repeat(1), &mut File::create(&filler).unwrap()).is_err());
+    let stored = fs::metadata(&full).unwrap().blocks();
+    let text = ok("admin trim IMAGE", &full);
+    let left = fs::metadata(&full).unwrap().blocks();
+    assert!(left + (8 * MIB / 512) <= stored, "{left} of {stored} sectors: {text}");
+    if let Some(reference) = reference() {
+        let copy = scratch.file("copy");
+        fs::copy(&full, &copy).unwrap();
+        reference.repair_finds_nothing(&copy);
     }
 }
 

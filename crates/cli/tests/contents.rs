@@ -252,6 +252,20 @@ fn a_pipeline_may_begin_and_end_at_one_file() {
     assert_eq!(ok("cat IMAGE /file", &image), text.replace("a line", "g line"));
 }
 
+/// As cat(1).
+#[test]
+fn a_missing_file_does_not_keep_cat_from_the_next() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    assert!(with_input("write IMAGE /a", &image, b"first ").status.success());
+    assert!(with_input("write IMAGE /b", &image, b"last").status.success());
+    ok("mkdir IMAGE /dir", &image);
+    let output = common::xfskit(common::words("cat IMAGE /a /missing /dir /b", &image));
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout), (Some(1), b"first last".to_vec()), "{message}");
+    assert!(message.contains("/missing: no such file") && message.contains("/dir: "), "{message}");
+}
+
 #[test]
 fn a_busy_image_is_waited_for_if_that_is_asked() {
     let scratch = scratch();
@@ -259,10 +273,12 @@ fn a_busy_image_is_waited_for_if_that_is_asked() {
     let holder = fs::File::open(&image).unwrap();
     rustix::fs::flock(&holder, rustix::fs::FlockOperation::LockExclusive).unwrap();
     for line in ["touch IMAGE /a", "ls IMAGE", "mkfs -f IMAGE", "check IMAGE", "log print IMAGE"] {
-        let code = fails(line, &image).0;
+        let (code, message) = fails(line, &image);
         assert!(code == 4 || line.starts_with("check") && code == 8, "{line}: {code}");
+        assert!(message.contains("--wait SECONDS waits"), "{line}: {message}");
     }
-    assert_eq!(fails("--wait 0.1 touch IMAGE /a", &image).0, 4);
+    let (code, message) = fails("--wait 0.1 touch IMAGE /a", &image);
+    assert!(code == 4 && !message.contains("--wait"), "{code} {message}");
     assert_eq!(fails("--wait soon touch IMAGE /a", &image).0, 2);
     let release = std::thread::spawn(move || {
         std::thread::sleep(std::time::Duration::from_millis(300));

@@ -239,6 +239,61 @@ fn an_owner_that_the_host_cannot_have_gets_no_set_id_program() {
     }
 }
 
+/// As by cp(1), the contents of a name that a shell has made for an open file are copied, not the name; other links
+/// stay links, and so do such ones in a tree.
+#[test]
+fn contents_of_open_files_are_copied() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    let dir = scratch.path().display();
+    fs::write(scratch.file("file"), "a file").unwrap();
+    fs::set_permissions(scratch.file("file"), std::os::unix::fs::PermissionsExt::from_mode(0o640)).unwrap();
+    fs::create_dir(scratch.file("tree")).unwrap();
+    symlink("/dev/stdin", scratch.file("tree/link")).unwrap();
+    symlink("file", scratch.file("other")).unwrap();
+    let program = format!("{} cp", env!("CARGO_BIN_EXE_xfskit"));
+    let target = format!("{}:/", image.display());
+    for (copy, target) in [("cp".to_owned(), format!("{dir}/")), (program.clone(), target.clone())] {
+        for line in [
+            format!("head -c 100000 /dev/zero | {copy} /dev/stdin {target}1"),
+            format!("{copy} <(echo one) {target}2"),
+            format!("{copy} /dev/stdin {target}3 < {dir}/file"),
+            format!("exec 7< {dir}/file; {copy} /dev/fd/7 {target}4"),
+            format!("{copy} /proc/self/fd/0 {target}5 < /dev/null"),
+        ] {
+            let output = Command::new("bash").args(["-c", &line]).current_dir(scratch.path()).output().unwrap();
+            assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        }
+    }
+    for made in ["1", "2", "3", "4", "5"] {
+        assert_eq!(
+            ok(&format!("cat IMAGE /{made}"), &image).as_bytes(),
+            fs::read(scratch.file(made)).unwrap(),
+            "{made}"
+        );
+        let stat: serde_json::Value = serde_json::from_str(&ok(&format!("--json stat IMAGE /{made}"), &image)).unwrap();
+        assert_eq!(stat["type"], "file", "{made}: {stat}");
+    }
+    assert!(ok("stat IMAGE /3", &image).contains("0640"));
+    // Several sources, recursively, and what is in a tree.
+    let line = format!("{program} -r <(echo two) {dir}/tree {dir}/other {target}");
+    assert!(Command::new("bash").args(["-c", &line]).status().unwrap().success());
+    assert_eq!(ok("ls IMAGE /", &image).lines().filter(|name| name.starts_with('6')).count(), 1);
+    assert_eq!(ok("readlink IMAGE /tree/link", &image), "/dev/stdin\n");
+    assert_eq!(ok("readlink IMAGE /other", &image), "file\n");
+    // A file of the image itself: the program before it closes the image a moment later.
+    let line =
+        format!("{} cat {} /1 | {program} /dev/stdin {target}again", env!("CARGO_BIN_EXE_xfskit"), image.display());
+    assert!(Command::new("bash").args(["-c", &line]).status().unwrap().success());
+    assert_eq!(ok("cat IMAGE /again", &image).len(), 100_000);
+    let line = format!("{program} /dev/stdin {target} < {}", image.display());
+    let output = Command::new("bash").args(["-c", &line]).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("into itself"), "{output:?}");
+    if let Some(reference) = reference() {
+        reference.repair_finds_nothing(&image);
+    }
+}
+
 /// A user who may write to the folder can exchange an incomplete file for a link to another user's file.
 #[test]
 fn what_is_exchanged_while_it_is_made_is_left_alone() {

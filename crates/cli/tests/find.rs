@@ -52,6 +52,10 @@ fn it_finds_what_find_does() {
         "-name [[]x]*",
         "-name gr?n",
         "-name \\*",
+        "-iname *.CONF",
+        "-iname [A-F]*",
+        "-iname [!A-F]*.c?nf",
+        "-iname GRÜN",
         "-name *f -name a*",
         "-type f",
         "-type d",
@@ -103,9 +107,13 @@ fn it_begins_at_the_given_path_and_names_what_it_cannot_do() {
     assert_eq!((&value["path"], line.lines().count()), (&"/etc/a.conf".into(), 1));
     let output = xfskit(words("find IMAGE /missing /etc -name a.conf", &image));
     assert_eq!((output.status.code(), output.stdout), (Some(1), b"/etc/a.conf\n".to_vec()));
-    for wrong in ["-size 10X", "-size +", "-type x", "-inum a", "-newermt never", "-name [[:alpha:]]"] {
+    for wrong in
+        ["-size 10X", "-size +", "-type x", "-inum a", "-newermt never", "-name [[:alpha:]]", "-iname [[:alpha:]]"]
+    {
         assert_eq!(fails(&format!("find IMAGE {wrong}"), &image).0, 2, "{wrong}");
     }
+    let (code, message) = fails("find IMAGE -maxdepth 1", &image);
+    assert!(code == 2 && message.contains("'--maxdepth'"), "{message}");
     assert_eq!(fails("find IMAGE -newer /missing", &image).0, 1);
     // The tests of `find` are not options of another command.
     assert_eq!(fails("ls IMAGE -name", &image).0, 2);

@@ -76,6 +76,46 @@ fn sorted_operands(text: &str) -> Vec<String> {
     blocks
 }
 
+/// Whatever a name is made of, members of JSON have one type; and the bytes of a name that is no text are there, too.
+#[test]
+fn names_in_json_have_one_type() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let scratch = scratch();
+    let image = scratch.path().join(OsStr::from_bytes(b"i\xff.img"));
+    ok("mkfs IMAGE --small --size 64M -q", &image);
+    let path = OsStr::from_bytes(b"/\xfe").to_owned();
+    let run = |words: &[&OsStr]| {
+        let output = common::xfskit(words);
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        output.stdout
+    };
+    let word = OsStr::new;
+    run(&[word("touch"), image.as_os_str(), &path]);
+    run(&[word("ln"), image.as_os_str(), &path, word("/text")]);
+    run(&[word("xattr"), word("set"), image.as_os_str(), &path, word("user.text"), word("1")]);
+    let json = |line: &str| -> Value { serde_json::from_str(&ok(line, &image)).unwrap() };
+    let paths =
+        [serde_json::json!({ "path": "/text" }), serde_json::json!({ "path": "/\u{fffd}", "path_base64": "L/4=" })];
+    let sorted = |list: &Value| {
+        let mut list = list.as_array().unwrap().clone();
+        list.sort_by_key(ToString::to_string);
+        list
+    };
+    assert_eq!(sorted(&json("--json parents IMAGE /text")["paths"]), paths);
+    assert_eq!(sorted(&json(&format!("--json path IMAGE {}", number(&image, "/text")))), paths);
+    assert_eq!(json("--json xattr list IMAGE /text"), serde_json::json!([{ "name": "user.text" }]));
+    let df = json("--json df IMAGE");
+    let bytes = common::disks::run_with(
+        "sh",
+        &["-c", "base64 -d | od -An -tx1 | tr -d ' \\n'"],
+        df["image_base64"].as_str().unwrap(),
+    );
+    let hex: String = image.as_os_str().as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(bytes, hex);
+    assert!(df["image"].as_str().unwrap().ends_with("i\u{fffd}.img"), "{df}");
+}
+
 #[test]
 fn several_files_are_shown_and_an_error_hides_no_other() {
     let (_scratch, image) = prepared();

@@ -38,7 +38,8 @@ fn the_names_of_a_file_are_the_same_on_the_mount_in_the_image_and_for_xfs_db() {
     assert_eq!(prepared.line("parents DIR/a/b"), "/a/b\n");
     let inodes = prepared.line("parents -i DIR/top");
     let json: Value = serde_json::from_str(&prepared.line("--json parents DIR/top")).unwrap();
-    assert_eq!(json["paths"].as_array().unwrap().len(), 3);
+    let paths: Vec<&Value> = json["paths"].as_array().unwrap().iter().map(|path| &path["path"]).collect();
+    assert_eq!(paths, ["/a/b/with a space", "/a/file", "/top"]);
     // Any program may ask, and a copy does not take the answer along.
     let value = program("getfattr --only-values -n xfskit.paths", &at("top")).unwrap();
     assert_eq!(value, b"/a/b/with a space\0/a/file\0/top\0");

@@ -46,7 +46,13 @@ fn an_image_that_is_mounted_is_named_with_its_mount_point() {
         let line = line.replace("IMAGE:", &format!("{}:", at.image.display()));
         let (code, message) = fails(&line, &at.image);
         assert_eq!(code, if line.starts_with("check") { 8 } else { 4 }, "{line}: {message}");
-        for part in ["in use", &server, &format!("mounted on {dir}:"), &format!("'xfskit umount {dir}'")] {
+        for part in [
+            "in use",
+            &server,
+            "--wait SECONDS waits",
+            &format!("mounted on {dir}:"),
+            &format!("'xfskit umount {dir}'"),
+        ] {
             assert!(message.contains(part), "{line}: {part}: {message}");
         }
     }
@@ -63,6 +69,27 @@ fn an_image_that_is_mounted_is_named_with_its_mount_point() {
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     let (code, message) = fails("info IMAGE", &at.image);
     assert!(code == 4 && message.contains("close it there first") && !message.contains("umount"), "{message}");
+}
+
+/// By the image a mount is found if it is the only one.
+#[test]
+fn an_image_that_is_mounted_once_is_unmounted_by_its_name() {
+    let Some(at) = mounted_with_a_file() else { return };
+    let (dir, second) = (at.dir.to_str().unwrap(), at.scratch.file("second"));
+    let link = at.scratch.file("link.img");
+    std::os::unix::fs::symlink(&at.image, &link).unwrap();
+    ok("umount IMAGE", &link);
+    let (code, message) = fails("umount IMAGE", &at.image);
+    assert!(code == 1 && message.contains("nothing is mounted"), "{code} {message}");
+    fs::create_dir(&second).unwrap();
+    at.line("mount -o ro IMAGE DIR");
+    ok(&format!("mount -o ro IMAGE {}", second.display()), &at.image);
+    let (code, message) = fails("umount IMAGE", &at.image);
+    let names_both = [dir, second.to_str().unwrap()].iter().all(|place| message.contains(place));
+    assert!(code == 2 && message.contains("mounted 2 times") && names_both, "{code} {message}");
+    ok(&format!("umount {}", second.display()), &at.image);
+    at.line("umount IMAGE");
+    assert!(fs::read_dir(&at.dir).unwrap().next().is_none());
 }
 
 #[test]
@@ -215,7 +242,12 @@ fn a_refused_write_to_an_image_without_its_first_superblock_names_the_copy() {
     let image = common::image(&scratch);
     let file = fs::File::options().write(true).open(&image).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, &[0; 512], 0).unwrap();
-    ok("ls IMAGE", &image);
+    // What is read by the copy is not the whole truth.
+    for line in ["ls IMAGE", "info IMAGE", "df IMAGE", "export IMAGE", "log print IMAGE"] {
+        let (code, message) = fails(line, &image);
+        let says = ["the first superblock is damaged or gone", "copy in AG 1", "until xfs_repair has put"];
+        assert!(code == 3 && says.iter().all(|part| message.contains(part)), "{line}: {code} {message}");
+    }
     let (code, message) = fails("mkdir IMAGE /new", &image);
     assert!(code == 3 && message.contains("AG 1 has a copy") && message.contains("xfs_repair"), "{code} {message}");
     if let Some(reference) = xfskit_testkit::reference() {
@@ -239,6 +271,15 @@ fn a_message_says_what_to_do() {
     assert!(code == 1 && message.contains("-r removes"), "{message}");
     let (code, message) = fails("check --threads 0 IMAGE", &image);
     assert!(code == 16 && message.contains("1 at least"), "{message}");
+    let (code, message) = fails("path IMAGE /dir", &image);
+    let says = ["number of an inode", "'xfskit parents IMAGE /dir'"];
+    assert!(code == 2 && says.iter().all(|part| message.contains(part)), "{message}");
+    let (code, message) = fails("path IMAGE x", &image);
+    assert!(code == 2 && message.contains("number of an inode") && !message.contains("parents"), "{message}");
+    let help = ok("check --help", &image);
+    for code in ["those of fsck", "  1   faults were found", "  8   the image could not", "  16  wrong usage"] {
+        assert!(help.contains(code), "{help}");
+    }
     let folder = format!("there is no folder {}", missing.display());
     let source = scratch.path().display();
     for line in [

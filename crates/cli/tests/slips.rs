@@ -158,6 +158,56 @@ fn a_copy_replaces_no_pipe_of_the_host_and_no_link_to_what_is_no_file() {
     succeeds("cp DIR/a.img:/f DIR/link", &scratch);
 }
 
+/// Room of 20 bytes is a percent sign or a letter that was forgotten.
+#[test]
+fn room_without_a_unit_is_not_taken_for_bytes() {
+    let scratch = scratch();
+    fs::create_dir(scratch.file("tree")).unwrap();
+    for number in ["1", "20", "1048575"] {
+        let line = format!("mkfs -q --small --from DIR/tree --free {number} DIR/a.img");
+        refused(&line, &format!("{number}% of the image, or {number}M"), &scratch);
+        assert!(!scratch.file("a.img").exists());
+    }
+    for room in ["0", "20%", "1048576", "20k"] {
+        succeeds(&format!("mkfs -q -f --small --size auto --from DIR/tree --free {room} DIR/a.img"), &scratch);
+    }
+}
+
+/// The engine, as the kernel, would set the nearest time instead.
+#[test]
+fn a_date_that_the_image_cannot_hold_is_refused() {
+    let scratch = scratch();
+    for (options, last) in [("", "2486-07-02T20:20:24"), (" -m bigtime=0", "2038-01-19T03:14:07")] {
+        succeeds(&format!("mkfs -q -f --small --size 64M{options} DIR/a.img"), &scratch);
+        let (image, bytes) = (scratch.file("a.img"), fs::read(scratch.file("a.img")).unwrap());
+        for date in ["1800-01-01", "1901-12-13T20:45:51Z", "2500-01-01", "@99999999999"] {
+            let line = format!("touch -d {date} DIR/a.img /file");
+            refused(&line, "holds times from 1901-12-13T20:45:52", &scratch);
+            refused(&line, last, &scratch);
+        }
+        assert!(fs::read(&image).unwrap() == bytes, "the image was changed");
+        for date in ["1901-12-13T20:45:52Z", &format!("{last}Z"), "2026-01-31"] {
+            succeeds(&format!("touch -d {date} DIR/a.img /{date}"), &scratch);
+            let shown: serde_json::Value =
+                serde_json::from_str(&ok(&format!("--json stat IMAGE /{date}"), &image)).unwrap();
+            assert!(shown["mtime"].as_str().unwrap().starts_with(&date.replace('Z', "")), "{date}: {shown}");
+        }
+        // The kernel has the same limits.
+        if let Some(mount) = kernel_mount(&image) {
+            for (wanted, has) in [("1800-01-01", "1901-12-13T20:45:52"), ("2600-01-01", last)] {
+                let path = mount.path().join("kernels");
+                assert!(Command::new("touch").args(["-d", wanted]).arg(&path).status().unwrap().success());
+                let has: i64 = {
+                    let line = ["-u", "-d", has, "+%s"];
+                    let seconds = Command::new("date").args(line).output().unwrap().stdout;
+                    String::from_utf8(seconds).unwrap().trim().parse().unwrap()
+                };
+                assert_eq!(fs::metadata(&path).unwrap().mtime(), has, "{wanted}");
+            }
+        }
+    }
+}
+
 #[test]
 fn nothing_is_mounted_over_the_root() {
     let scratch = scratch();

@@ -76,7 +76,8 @@ keeps its owner, permissions and attributes, and a file gets the contents and ti
 everything. What the host refuses is listed at the end, with exit code 9; without -p an owner that only root may set \
 is not.
 
-Symbolic links are copied, never followed. A file gets its name when it is complete; one that changes while it is read \
+Symbolic links are copied, never followed; but of /dev/stdin, and of <(COMMAND) in a shell, the contents are copied, \
+as by cp(1). A file gets its name when it is complete; one that changes while it is read \
 is an error (exit code 5). A file of the host that holds a filesystem is only replaced with -f.";
 
 /// Arguments of `cp`.
@@ -106,7 +107,7 @@ pub struct CpArgs {
     pub verbose: bool,
     /// Leave out what has a name that matches a pattern, directories with everything in them; may be given several
     /// times. Names that are given themselves are copied
-    #[arg(long, value_name = "PATTERN", value_parser = super::list::glob())]
+    #[arg(long, value_name = "PATTERN", value_parser = super::list::glob(crate::glob::Case::Counts))]
     pub exclude: Vec<crate::glob::Glob>,
     /// Treat the last path as the new name, never as a directory to put it in
     #[arg(short = 'T', long)]

@@ -1,7 +1,7 @@
 //! Arguments of the commands that list and find files.
 
 use super::{ReadArgs, examples};
-use crate::glob::Glob;
+use crate::glob::{Case, Glob};
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use std::cmp::Ordering;
@@ -66,8 +66,11 @@ pub struct FindArgs {
     #[arg(default_value = "/")]
     pub paths: Vec<OsString>,
     /// The last name of the path matches a pattern
-    #[arg(long, value_name = "PATTERN", value_parser = glob())]
+    #[arg(long, value_name = "PATTERN", value_parser = glob(Case::Counts))]
     pub name: Vec<Glob>,
+    /// As -name; small and capital letters are the same
+    #[arg(long, value_name = "PATTERN", value_parser = glob(Case::IsIgnored))]
+    pub iname: Vec<Glob>,
     /// The kind, one or several: f (file), d (directory), l (symbolic link), p (pipe), s (socket), b, c (devices)
     #[arg(long = "type", value_name = "KIND", value_delimiter = ',')]
     pub kind: Vec<FileKind>,
@@ -75,7 +78,7 @@ pub struct FindArgs {
     #[arg(long, value_name = "NUMBER")]
     pub inum: Option<u64>,
     /// It has an attribute whose whole name, as in security.selinux, matches a pattern
-    #[arg(long, value_name = "PATTERN", value_parser = glob())]
+    #[arg(long, value_name = "PATTERN", value_parser = glob(Case::Counts))]
     pub xattr: Vec<Glob>,
     /// The size, rounded up to whole units: c (bytes), k, M, G, or blocks of 512 bytes without a letter; +N is more
     /// than N units, -N less
@@ -93,20 +96,24 @@ pub struct FindArgs {
 }
 
 /// The parser of a pattern.
-pub(super) fn glob() -> impl TypedValueParser<Value = Glob> {
-    OsStringValueParser::new().try_map(|text| Glob::parse(&text))
+pub(super) fn glob(case: Case) -> impl TypedValueParser<Value = Glob> {
+    OsStringValueParser::new().try_map(move |text| Glob::parse(&text, case))
 }
 
-/// Options of `find` that may be written with one dash.
-const FIND_TESTS: [&str; 8] = ["-name", "-type", "-inum", "-xattr", "-size", "-newer", "-newermt", "-print0"];
+/// Whether an argument of `find` is an option that find(1) writes with one dash: a word of small letters.
+fn is_find_test(arg: &OsStr) -> bool {
+    let word = arg.as_encoded_bytes().strip_prefix(b"-").unwrap_or_default();
+    word.len() > 1 && word[0].is_ascii_lowercase() && word[1..].iter().all(u8::is_ascii_alphanumeric)
+}
 
-/// The program's arguments, where the options that find(1) writes with one dash get two.
+/// The program's arguments, where the options that find(1) writes with one dash get two, those too that there are not:
+/// the message about one then has the whole word.
 pub fn with_two_dashes(mut args: Vec<OsString>) -> Vec<OsString> {
     let is_command = |at: &usize| !args[*at].as_encoded_bytes().starts_with(b"-") && args[at - 1] != "--wait";
     let command = (1..args.len()).find(is_command);
     if let Some(command) = command.filter(|command| args[*command] == "find") {
         let tests = args[command + 1..].iter_mut().take_while(|arg| *arg != "--");
-        for arg in tests.filter(|arg| FIND_TESTS.iter().any(|test| *arg == test)) {
+        for arg in tests.filter(|arg| is_find_test(arg)) {
             *arg = [OsStr::new("-"), arg].into_iter().collect();
         }
     }

@@ -176,6 +176,9 @@ pub enum Space {
     Percent(u8),
 }
 
+/// A smaller number without a unit is one whose unit was forgotten.
+const MIN_PLAIN_BYTES: u64 = 1 << 20;
+
 impl std::str::FromStr for Space {
     type Err = String;
 
@@ -185,7 +188,12 @@ impl std::str::FromStr for Space {
                 Ok(percent @ 0..=90) => Ok(Self::Percent(percent)),
                 _ => Err("expected 0% to 90%".into()),
             },
-            None => crate::text::parse_size(text).map(Self::Bytes),
+            None => match crate::text::parse_size(text)? {
+                bytes @ 1..MIN_PLAIN_BYTES if text.bytes().all(|byte| byte.is_ascii_digit()) => {
+                    Err(format!("{bytes} bytes are no room: {bytes}% of the image, or {bytes}M?"))
+                }
+                bytes => Ok(Self::Bytes(bytes)),
+            },
         }
     }
 }

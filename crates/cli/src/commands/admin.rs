@@ -2,7 +2,7 @@
 
 use crate::args::{AdminCommand, GrowArgs, ImageArgs, LabelArgs, NewSize, ReadArgs, TrimArgs, UuidArgs, UuidChange};
 use crate::exit::Usage;
-use crate::image::{self, edit, edit_after, open_to_read, options_to_write, superblock_of};
+use crate::image::{self, edit, open_to_read, options_to_write, superblock_of};
 use crate::interrupt;
 use crate::live::LiveMount;
 use crate::operand::{self, Growing, GrowingPart, open_to_grow};
@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use xfskit::device::{Access, BlockDevice, FileDevice};
 use xfskit::ondisk::{Corruption, Superblock};
-use xfskit::volume::{Error, Growth, TrimBy, Trimmed, Volume};
+use xfskit::volume::{Error, Growth, HostSpace, MountOptions, TrimBy, Volume};
 use xfskit_disk::Unnamed;
 
 /// A partition has a whole number of sectors, of whatever size.
@@ -217,8 +217,14 @@ fn trim(args: &TrimArgs, as_json: bool) -> Result<()> {
     let by = if args.zero { TrimBy::Zeros } else { TrimBy::Discard };
     let name = || path.display().to_string();
     let before = stored_bytes(path);
-    let trimmed: Trimmed =
-        edit_after(&args.image, |_| Ok(()), |filesystem| filesystem.trim(args.min, by).with_context(name))?;
+    interrupt::watch()?;
+    // It must not take space of the host first: it may be called because there is none.
+    let options = MountOptions { host_space: HostSpace::Least, ..MountOptions::default() };
+    let filesystem = image::open(path, args.image.logdev.as_deref(), options)?;
+    let trimmed = filesystem.trim(args.min, by).with_context(name);
+    let closed = filesystem.unmount_if_changed();
+    let trimmed = trimmed?;
+    closed.with_context(|| format!("{}: closing the image", name()))?;
     let stored = before.zip(stored_bytes(path));
     print_trim(path, Some(trimmed.extents), trimmed.bytes, stored, as_json);
     Ok(())

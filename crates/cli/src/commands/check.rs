@@ -14,7 +14,7 @@ use std::time::Duration;
 use xfskit::device::{Access, BlockDevice};
 use xfskit::ondisk::DiskAddress;
 use xfskit::rescue::Loss;
-use xfskit::volume::Volume;
+use xfskit::volume::{Error, Volume};
 use xfskit_check::{CheckOptions, Consequence, Fault, LogCondition, Owner, Progress, Report};
 
 const FAULTS: u8 = 1;
@@ -118,8 +118,7 @@ pub fn run(args: &CheckArgs, as_json: bool) -> Result<()> {
 }
 
 fn check(args: &CheckArgs) -> Result<Report> {
-    let (devices, losses) = open(args)?;
-    let (device, log_device, note) = devices;
+    let ToCheck { device, log_device, note, faults, is_replayable } = open(args)?;
     let mut options = CheckOptions { most_faults: args.most, ..CheckOptions::default() };
     if let Some(threads) = args.threads {
         options.threads = threads.get();
@@ -136,8 +135,12 @@ fn check(args: &CheckArgs) -> Result<Report> {
         }
     };
     report.notes.extend(note);
-    report.fault_count += losses.len() as u64;
-    report.faults.splice(0..0, losses.iter().map(fault_of));
+    if !is_replayable {
+        // No replay makes any of the faults disappear.
+        report.log = LogCondition::Unreadable;
+    }
+    report.fault_count += faults.len() as u64;
+    report.faults.splice(0..0, faults);
     Ok(report)
 }
 
@@ -151,28 +154,51 @@ fn fault_of(loss: &Loss) -> Fault {
     Fault { structure, check, address: Some(DiskAddress(0)), owner, found: loss.to_string(), consequence }
 }
 
-type ToCheck = (Arc<dyn BlockDevice>, Option<Arc<dyn BlockDevice>>, Option<String>);
+/// The fault of a journal that recovery refuses: the image mounts nowhere.
+fn unreplayable(error: &Error) -> Fault {
+    let (owner, consequence, found) = (None, Consequence::Image, error.to_string());
+    Fault { structure: "log", check: "can be replayed", address: None, owner, found, consequence }
+}
 
-/// The devices to check, and the losses to report with the faults. A dirty journal is replayed in memory, so that the
-/// check sees what a mount would see. An image that another program writes to is refused by its lock.
-fn open(args: &CheckArgs) -> Result<(ToCheck, Vec<Loss>)> {
+/// What is checked.
+struct ToCheck {
+    device: Arc<dyn BlockDevice>,
+    log_device: Option<Arc<dyn BlockDevice>>,
+    /// What became of the journal.
+    note: Option<String>,
+    /// What is known to be wrong before the check.
+    faults: Vec<Fault>,
+    /// Whether a mount can replay the journal.
+    is_replayable: bool,
+}
+
+/// The devices to check. A dirty journal is replayed in memory, so that the check sees what a mount would see. An image
+/// that another program writes to is refused by its lock.
+fn open(args: &CheckArgs) -> Result<ToCheck> {
     let (device, losses) = open_to_look(&args.read.image.image)?;
     let open = |path: &std::path::PathBuf| open_log(path, Access::Read);
     let log_device = args.read.image.logdev.as_ref().map(open).transpose()?;
+    let faults = losses.iter().map(fault_of).collect();
+    let mut to_check = ToCheck { device, log_device, note: None, faults, is_replayable: true };
     if args.read.no_recovery {
-        return Ok(((device, log_device, None), losses));
+        return Ok(to_check);
     }
-    let devices = match Volume::recover_in_memory(Arc::clone(&device), log_device.clone()) {
+    match Volume::recover_in_memory(Arc::clone(&to_check.device), to_check.log_device.clone()) {
         Ok(recovered) => {
-            let note = recovered.report.map(|report| format!("{report}, in memory: the image stays as it is"));
-            (recovered.device, recovered.log_device, note)
+            to_check.note = recovered.report.map(|report| format!("{report}, in memory: the image stays as it is"));
+            (to_check.device, to_check.log_device) = (recovered.device, recovered.log_device);
         }
         Err(error) => {
-            let note = format!("the journal cannot be replayed, so the image was checked as it is on disk: {error}");
-            (device, log_device, Some(note))
+            let note = "the journal cannot be replayed, so the image was checked as it is on disk";
+            to_check.note = Some(format!("{note}: {error}"));
+            // What is lost of the image may be what the journal needs, and is a fault already.
+            if matches!(error, Error::Corrupt(_)) && to_check.faults.is_empty() {
+                to_check.faults.push(unreplayable(&error));
+                to_check.is_replayable = false;
+            }
         }
-    };
-    Ok((devices, losses))
+    }
+    Ok(to_check)
 }
 
 /// A progress bar, on terminals.

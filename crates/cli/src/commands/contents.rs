@@ -2,46 +2,48 @@
 
 use super::list::is_dir;
 use crate::args::{CatArgs, CloneArgs, WriteArgs};
+use crate::exit::for_each;
 use crate::image::{edit, edit_after, find_place, open_to_read, resolve, shown, wait_at_least};
-use crate::input::{Input, is_pipe};
+use crate::input::{Input, PIPE_ENDS_WITHIN, is_pipe};
 use crate::interrupt;
 use crate::screen::data;
 use anyhow::{Context, Result};
+use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::time::Duration;
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Caller, Error, Fallocate, FileType, LastLink, NewFile, SetAttr, SetMode, SetTime, Stat, Volume};
 
 /// Bytes that are read or written at a time.
 const PIECE_BYTES: usize = 1 << 20;
-/// How long the program that fed standard input may keep the image open after it has closed the pipe.
-const PIPE_ENDS_WITHIN: Duration = Duration::from_secs(3);
 /// The number of symbolic links that the kernel follows.
 const MAX_LINKS: usize = 40;
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 
-/// Runs `cat`.
+/// Runs `cat`. As with cat(1), a file that cannot be read does not prevent those behind it.
 pub fn cat(args: &CatArgs) -> Result<()> {
     let filesystem = open_to_read(&args.read)?;
     let mut out = data();
-    for path in &args.paths {
-        let stat = resolve(&filesystem, path, LastLink::Follow).with_context(|| shown(path))?;
-        if is_dir(&stat) {
-            return Err(Error::IsADirectory).with_context(|| shown(path));
-        }
-        let mut buffer = vec![0; stat.size.clamp(1, PIECE_BYTES as u64) as usize];
-        let mut offset = 0;
-        loop {
-            let count = filesystem.read_at(stat.inode, offset, &mut buffer).with_context(|| shown(path))?;
-            if count == 0 {
-                break;
-            }
-            out.write_all(&buffer[..count])?;
-            offset += count as u64;
-        }
+    let printed = for_each(&args.paths, |path| cat_one(&filesystem, path, &mut out));
+    out.flush()?;
+    printed
+}
+
+fn cat_one(filesystem: &Volume, path: &OsStr, out: &mut impl Write) -> Result<()> {
+    let stat = resolve(filesystem, path, LastLink::Follow).with_context(|| shown(path))?;
+    if is_dir(&stat) {
+        return Err(Error::IsADirectory).with_context(|| shown(path));
     }
-    Ok(out.flush()?)
+    let mut buffer = vec![0; stat.size.clamp(1, PIECE_BYTES as u64) as usize];
+    let mut offset = 0;
+    loop {
+        let count = filesystem.read_at(stat.inode, offset, &mut buffer).with_context(|| shown(path))?;
+        if count == 0 {
+            return Ok(());
+        }
+        out.write_all(&buffer[..count])?;
+        offset += count as u64;
+    }
 }
 
 /// Runs `write`. The input is read before the image is opened.

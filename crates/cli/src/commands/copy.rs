@@ -1,5 +1,7 @@
 //! `xfskit cp`: trees between the host and images.
 
+mod given;
+
 use super::list::is_dir;
 use super::trees::{adjust_owners, attributes};
 use crate::args::CpArgs;
@@ -155,12 +157,15 @@ pub fn run(args: &CpArgs) -> Result<()> {
         let hint = format!("no path is within an image; did you mean {name}:/? (IMAGE:/PATH is a path in an image)");
         return Err(Usage(hint).into());
     }
+    // Before an image is opened: the program that writes it may have the same image open.
+    let given = given::read(&sources, &target)?;
     interrupt::watch()?;
     let mut looked = Images::new(args, true);
     look(args, &sources, &target, &mut looked)?;
     drop(looked);
     let mut images = Images::new(args, false);
-    let result = copy_all(args, &sources, &target, &mut images);
+    let sources = sources.iter().zip(given).collect();
+    let result = copy_all(args, sources, &target, &mut images);
     let closed = images.close();
     let losses = result?;
     closed?;
@@ -255,7 +260,13 @@ fn find_source(filesystem: &Volume, path: &OsStr) -> Result<Stat> {
     filesystem.resolve(path.as_bytes(), LastLink::Keep).with_context(|| shown(path))
 }
 
-fn copy_all(args: &CpArgs, sources: &[CopyOperand], target: &CopyOperand, images: &mut Images) -> Result<Losses> {
+/// Copies all sources. With one comes its contents, where the name is that of an open file.
+fn copy_all(
+    args: &CpArgs,
+    sources: Vec<(&CopyOperand, Option<File>)>,
+    target: &CopyOperand,
+    images: &mut Images,
+) -> Result<Losses> {
     let (base, name) = find_target(args, sources.len(), target, images)?;
     let root = base.path(args)?;
     let adjust = Adjust { attributes: attributes(args.no_xattrs), ..adjust_owners(&args.owners, args.owner, &root)? };
@@ -264,12 +275,16 @@ fn copy_all(args: &CpArgs, sources: &[CopyOperand], target: &CopyOperand, images
     let bar = CopyBar::new("copying").naming_files(args.verbose);
     let mut how = How { adjust, existing, force: args.force, durability, written: Written::default(), bar };
     let mut losses = Losses::default();
-    for source in sources {
+    for (source, given) in sources {
         let prefix = name.as_deref().unwrap_or(source.name());
         let lost = match source {
             CopyOperand::Host(path) => {
-                let source =
-                    HostSource::new(path, prefix, args.is_recursive()).with_context(|| shown(path.as_os_str()))?;
+                let source = match given {
+                    Some(file) => HostSource::of_open(file, prefix),
+                    None => {
+                        HostSource::new(path, prefix, args.is_recursive()).with_context(|| shown(path.as_os_str()))?
+                    }
+                };
                 let source = source.without(&images.files()).leaving_out(left_out(args, prefix, &base));
                 how.copy(&mut { source }, &base, images)
             }

@@ -3,12 +3,14 @@
 use super::list::is_dir;
 use crate::args::{ChmodArgs, ChownArgs, MkdirArgs, MknodArgs, NodeKind, TouchArgs};
 use crate::exit::{Failures, Usage, for_each};
-use crate::image::{edit, find, find_dir_place, find_place, resolve, shown};
+use crate::image::{edit, find, find_dir_place, find_place, open_without_lock, resolve, shown, superblock_of};
 use crate::interrupt;
+use crate::text::json_time;
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use xfskit::ondisk::DeviceNumber;
+use std::path::Path;
+use xfskit::ondisk::{DeviceNumber, Geometry, Timestamp, clamp_time};
 use xfskit::volume::{Caller, Error, FileType, LastLink, NewFile, Permissions, SetAttr, SetTime, Stat, Volume};
 use xfskit_transfer::{ImageWalk, WalkEvent};
 
@@ -81,11 +83,31 @@ pub fn mknod(args: &MknodArgs) -> Result<()> {
 
 /// Runs `touch`.
 pub fn touch(args: &TouchArgs) -> Result<()> {
+    if let Some(date) = args.date {
+        check_date(&args.paths.image.image, date)?;
+    }
     let time = args.date.map_or(SetTime::Now, SetTime::To);
     let change = SetAttr { atime: Some(time), mtime: Some(time), ..SetAttr::default() };
     edit(&args.paths.image, |filesystem| {
         for_each(&args.paths.paths, |path| touch_one(filesystem, path, &change, args).with_context(|| shown(path)))
     })
+}
+
+/// Refuses a date that the image cannot hold: the engine sets the nearest that it can, as the kernel does. What is
+/// wrong with an image that cannot be read is reported when it is opened.
+fn check_date(image: &Path, date: Timestamp) -> Result<()> {
+    let superblock = open_without_lock(image).and_then(|device| superblock_of(image, &*device));
+    let Ok(superblock) = superblock else { return Ok(()) };
+    let has_bigtime = Geometry::new(&superblock).has_bigtime();
+    let limit = |seconds| clamp_time(Timestamp { seconds, nanoseconds: 0 }, has_bigtime);
+    let (first, last) = (limit(i64::MIN), limit(i64::MAX));
+    if (first.seconds..=last.seconds).contains(&date.seconds) {
+        return Ok(());
+    }
+    let shown = |time| json_time(Timestamp { nanoseconds: 0, ..time }).replace(".000000000", "");
+    let (name, first, last) = (image.display(), shown(first), shown(last));
+    let cure = if has_bigtime { "" } else { " (with -m bigtime=1, mkfs makes one that reaches to 2486)" };
+    Err(Usage(format!("{}: {name} holds times from {first} to {last}{cure}", shown(date))).into())
 }
 
 fn touch_one(filesystem: &Volume, path: &OsStr, change: &SetAttr, args: &TouchArgs) -> Result<(), Error> {

@@ -44,7 +44,7 @@ pub fn run(args: &FindArgs, as_json: bool) -> Result<()> {
 /// Whether a file passes all tests. Tests that read from the image are the last.
 fn is_asked_for(filesystem: &Volume, found: &Found, args: &FindArgs, later_than: &[Timestamp]) -> Result<bool> {
     let stat = &found.stat;
-    let holds = args.name.iter().all(|glob| glob.matches(found.name()))
+    let holds = args.name.iter().chain(&args.iname).all(|glob| glob.matches(found.name()))
         && (args.kind.is_empty() || args.kind.iter().any(|asked| asked.file_type() == stat.file_type))
         && args.inum.is_none_or(|inum| stat.inode.0 == inum)
         && args.size.iter().all(|size: &SizeTest| size.holds(stat.size))

@@ -43,7 +43,8 @@ fn replay(args: &ImageArgs, as_json: bool) -> Result<()> {
 
 fn report_json(report: &RecoveryReport) -> Value {
     json!({
-        "dirty": true,
+        // Behind the end of a clean journal there may be records that are not whole.
+        "dirty": report.records > 0,
         "tail": place(report.tail),
         "head": place(report.head),
         "bytes": report.bytes,
@@ -53,21 +54,24 @@ fn report_json(report: &RecoveryReport) -> Value {
         "items": { "replayed": report.replayed, "newer_at_home": report.skipped, "freed_later": report.cancelled },
         "blocks_written": report.blocks_written,
         "intents": report.intents,
+        "torn_bytes": report.torn_bytes,
     })
 }
 
+/// Prints the journal. That recovery fails is an error, as it is to all commands that read the image; what can be shown
+/// is printed first.
 fn print(image: &ImageArgs, all: bool, transactions: bool, as_json: bool) -> Result<()> {
     let journal = Journal::open(&image.image, image.logdev.as_deref())?;
     let preview = Preview::of(&journal);
     let out = RefCell::new(out());
     if as_json {
-        let value = to_json(&journal, all, preview)?;
+        let value = to_json(&journal, all, &preview)?;
         writeln!(out.borrow_mut(), "{value:#}")?;
     } else {
         print_state(&mut *out.borrow_mut(), &journal, &preview)?;
-        let preview = preview.ok().flatten();
+        let preview = preview.as_ref().ok().and_then(Option::as_ref);
         if transactions {
-            print_checkpoints(&mut *out.borrow_mut(), &journal, all, preview.as_ref().filter(|_| !all))?;
+            print_checkpoints(&mut *out.borrow_mut(), &journal, all, preview.filter(|_| !all))?;
         } else {
             // For each checkpoint that is incomplete so far, how many regions of its current item are missing.
             let mut left: HashMap<u32, usize> = HashMap::new();
@@ -75,7 +79,8 @@ fn print(image: &ImageArgs, all: bool, transactions: bool, as_json: bool) -> Res
             if all { journal.all_records(look)? } else { journal.live_records(look)? }
         }
     }
-    Ok(out.into_inner().flush()?)
+    out.into_inner().flush()?;
+    preview.map(drop).with_context(|| format!("{}: the journal cannot be replayed", image.image.display()))
 }
 
 fn place(lsn: Lsn) -> String {
@@ -99,10 +104,21 @@ fn print_state(
                 writeln!(out, "  to be finished: {} {id:#x}", intent_name(*kind))?;
             }
         }
-        Ok(None) => {}
+        Ok(None) => {
+            if let Some(report) = torn_report(journal) {
+                writeln!(out, "recovery: {report}")?;
+            }
+        }
         Err(error) => writeln!(out, "recovery: FAILS: {error}")?,
     }
     Ok(())
+}
+
+/// What recovery reports of a clean journal behind whose end lie records that are not whole.
+fn torn_report(journal: &Journal) -> Option<RecoveryReport> {
+    let (end, torn_bytes) = (journal.log.head.next, journal.log.head.torn_bytes());
+    let report = RecoveryReport { tail: end, head: end, torn_bytes, ..RecoveryReport::default() };
+    (torn_bytes > 0 && journal.log.state == LogState::Clean).then_some(report)
 }
 
 fn print_record(out: &mut impl Write, lsn: Lsn, found: Found<'_>, left: &mut HashMap<u32, usize>) -> Result<()> {
@@ -176,7 +192,7 @@ fn print_checkpoints(out: &mut impl Write, journal: &Journal, all: bool, preview
     Ok(())
 }
 
-fn to_json(journal: &Journal, all: bool, preview: Result<Option<Preview>, xfskit::volume::Error>) -> Result<Value> {
+fn to_json(journal: &Journal, all: bool, preview: &Result<Option<Preview>, xfskit::volume::Error>) -> Result<Value> {
     let mut records = Vec::new();
     let look = |lsn, found: Found<'_>| {
         records.push(match found {
@@ -196,7 +212,7 @@ fn to_json(journal: &Journal, all: bool, preview: Result<Option<Preview>, xfskit
     } else {
         journal.live_records(look)?
     }
-    let (recovery, fails) = match &preview {
+    let (recovery, fails) = match preview {
         Ok(preview) => (preview.as_ref(), None),
         Err(error) => (None, Some(error.to_string())),
     };
@@ -214,6 +230,7 @@ fn to_json(journal: &Journal, all: bool, preview: Result<Option<Preview>, xfskit
             "items": items.collect::<Vec<_>>(),
         })
     };
+    let report = recovery.map(|preview| preview.report.clone()).or_else(|| torn_report(journal));
     Ok(json!({
         "blocks": journal.blocks(),
         "head": place(journal.log.head.next),
@@ -221,7 +238,7 @@ fn to_json(journal: &Journal, all: bool, preview: Result<Option<Preview>, xfskit
         "records": records,
         "checkpoints": list.iter().enumerate().map(checkpoint).collect::<Vec<_>>(),
         "damage": damage,
-        "recovery": recovery.map(|preview| report_json(&preview.report)),
+        "recovery": report.as_ref().map(report_json),
         "recovery_fails": fails,
     }))
 }

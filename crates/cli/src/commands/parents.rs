@@ -4,7 +4,7 @@ use crate::args::{InodeArgs, ParentsArgs};
 use crate::image::{find, open_to_read, shown};
 use crate::live::{self, LiveFile, LiveMount};
 use crate::screen::{self, out};
-use crate::text::{json_bytes, set_json};
+use crate::text::{json_of, set_json};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
@@ -54,7 +54,7 @@ pub fn parents(args: &ParentsArgs, as_json: bool) -> Result<()> {
             set_json(&mut parent, "name", name);
             parent
         });
-        let paths = paths.iter().map(|path| json_bytes(path));
+        let paths = paths.iter().map(|path| json_of("path", path));
         let both = json!({ "parents": parents.collect::<Vec<_>>(), "paths": paths.collect::<Vec<_>>() });
         writeln!(out, "{both:#}")?;
         return Ok(out.flush()?);
@@ -100,7 +100,7 @@ pub fn path(args: &InodeArgs, as_json: bool) -> Result<()> {
     let paths = paths_of(args)?;
     let mut out = out();
     if as_json {
-        let list = paths.iter().map(|path| json_bytes(path));
+        let list = paths.iter().map(|path| json_of("path", path));
         writeln!(out, "{:#}", Value::Array(list.collect()))?;
         return Ok(out.flush()?);
     }

@@ -7,6 +7,7 @@
 //! sends no request to the mount before it is unmounted, except for one with a time limit. Of the source it opens only
 //! regular files and block devices, without blocking, and every wait has a limit.
 
+use crate::exit::Usage;
 use crate::operand;
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -19,7 +20,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
-use xfskit_fuse::{Ending, MountEntry, Watch, is_mounted, mount_at};
+use xfskit_fuse::{Ending, MountEntry, Watch, is_mounted, mount_at, mounts_of};
 
 /// How long a server may take to close an image.
 const MAX_CLOSING: Duration = Duration::from_secs(300);
@@ -30,12 +31,9 @@ const PAUSE: Duration = Duration::from_millis(3);
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
 
 /// Unmounts and waits until the server has closed the image.
-pub fn run(mount_point: &Path) -> Result<()> {
-    // A mount whose server is dead has no canonical path.
-    let path = mount_point.canonicalize().or_else(|_| std::path::absolute(mount_point))?;
-    let Some(entry) = mount_at(&path).context("/proc/self/mountinfo")? else {
-        bail!("{}: nothing is mounted here by xfskit", path.display());
-    };
+pub fn run(operand: &Path) -> Result<()> {
+    let entry = find(operand)?;
+    let path = entry.place.clone();
     let watch = Watch::find(&entry);
     let is_dead = watch.is_none() && is_dead(&path);
     forget_helper(&path);
@@ -69,6 +67,27 @@ pub fn run(mount_point: &Path) -> Result<()> {
             path.display()
         ),
         Err(_) => bail!("{}: unmounted, but the server has not closed the image yet", path.display()),
+    }
+}
+
+/// The mount at a mount point, or that of an image, if there is one alone.
+fn find(operand: &Path) -> Result<MountEntry> {
+    // A mount whose server is dead has no canonical path.
+    let path = operand.canonicalize().or_else(|_| std::path::absolute(operand))?;
+    if let Some(entry) = mount_at(&path).context("/proc/self/mountinfo")? {
+        return Ok(entry);
+    }
+    let mut mounts = mounts_of(&operand::canonical(operand)).context("/proc/self/mountinfo")?;
+    match (mounts.pop(), mounts.is_empty()) {
+        (None, _) => bail!("{}: nothing is mounted here by xfskit, and this is no image that is", path.display()),
+        (Some(entry), true) => Ok(entry),
+        (Some(last), false) => {
+            mounts.push(last);
+            let places: Vec<String> = mounts.iter().map(|entry| entry.place.display().to_string()).collect();
+            let (name, count, places) = (operand.display(), places.len(), places.join(", "));
+            Err(Usage(format!("{name}: it is mounted {count} times, name the mount point that is meant: {places}"))
+                .into())
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::Stat;
 use xfskit_transfer::{ImageWalk, WalkEvent};
@@ -25,7 +26,10 @@ pub fn df(args: &DfArgs, as_json: bool) -> Result<()> {
     if as_json {
         let space = json!({ "bytes": total, "used": used, "free": free });
         let inodes = json!({ "count": stat.inodes, "used": stat.inodes - stat.free_inodes, "free": stat.free_inodes });
-        say!("{:#}", json!({ "image": args.read.image.image.display().to_string(), "space": space, "inodes": inodes }));
+        let mut value = json!({});
+        set_json(&mut value, "image", args.read.image.image.as_os_str().as_bytes());
+        (value["space"], value["inodes"]) = (space, inodes);
+        say!("{value:#}");
         return Ok(());
     }
     let shown = |bytes: u64| if args.human_readable { human_size(bytes) } else { bytes.div_ceil(1024).to_string() };

@@ -8,7 +8,7 @@ use crate::exit::{Failures, Usage, for_each};
 use crate::image::{edit, edit_after, find, open_to_read, shown};
 use crate::interrupt;
 use crate::screen::{data, out};
-use crate::text::{json_bytes, set_json};
+use crate::text::{json_of, set_json};
 use anyhow::{Context, Result};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -87,7 +87,7 @@ fn list(args: &PathArgs, as_json: bool) -> Result<()> {
     names.sort();
     let mut out = out();
     if as_json {
-        let names = names.iter().map(|name| json_bytes(name)).collect();
+        let names = names.iter().map(|name| json_of("name", name)).collect();
         writeln!(out, "{:#}", Value::Array(names))?;
         return Ok(out.flush()?);
     }

@@ -67,7 +67,7 @@ pub struct Preview {
 }
 
 impl Preview {
-    /// Computes what recovery would do; `None` for a clean log, an error if recovery fails.
+    /// Computes what recovery would do; `None` for a clean log, an error if recovery fails, its intents included.
     pub fn of(journal: &Journal) -> Result<Option<Self>, xfskit::volume::Error> {
         let mut outcomes: Vec<Vec<Option<ItemOutcome>>> = Vec::new();
         let recovered = journal.log.preview(&mut |item_outcome| {
@@ -76,6 +76,7 @@ impl Preview {
             items.resize(items.len().max(item_outcome.item + 1), None);
             items[item_outcome.item] = Some(item_outcome.outcome);
         })?;
+        journal.recover()?;
         Ok(recovered.map(|recovered| Self {
             outcomes,
             intents: recovered.intents.iter().map(|intent| (intent.item_type, intent.id)).collect(),

@@ -9,7 +9,7 @@ use xfskit::journal::{LogState, Operation, Record, RecordReader};
 use xfskit::ondisk::log_record::{CLIENT_LOG, operation_flags as flags};
 use xfskit::ondisk::{Lsn, Superblock};
 use xfskit::open::FoundLog;
-use xfskit::volume::Error;
+use xfskit::volume::{Error, RecoveredDevices, Volume};
 
 const MAX_SECTOR_BYTES: u64 = 32 * 1024;
 
@@ -17,14 +17,23 @@ const MAX_SECTOR_BYTES: u64 = 32 * 1024;
 pub struct Journal {
     /// The position of the log, and the end of its records.
     pub log: FoundLog,
+    device: Arc<dyn BlockDevice>,
+    log_device: Option<Arc<dyn BlockDevice>>,
 }
 
 impl Journal {
     /// Opens the log of an image without opening the filesystem, so that the log of a damaged one can be shown.
     pub fn open(image: &Path, log_device: Option<&Path>) -> Result<Self> {
         let open = |path: &Path| open_log(path, Access::Read);
-        let log = FoundLog::find(open_to_look(image)?.0, log_device.map(open).transpose()?);
-        Ok(Self { log: log.map_err(Error::from).with_context(|| image.display().to_string())? })
+        let (device, log_device) = (open_to_look(image)?.0, log_device.map(open).transpose()?);
+        let log = FoundLog::find(Arc::clone(&device), log_device.clone());
+        let log = log.map_err(Error::from).with_context(|| image.display().to_string())?;
+        Ok(Self { log, device, log_device })
+    }
+
+    /// Recovers the image in memory, as every command that reads it does.
+    pub fn recover(&self) -> Result<RecoveredDevices, Error> {
+        Volume::recover_in_memory(Arc::clone(&self.device), self.log_device.clone())
     }
 
     /// Size in basic blocks.
@@ -68,15 +77,15 @@ impl Journal {
     }
 }
 
-/// The state of the journal on a device, in a word or a few.
+/// The state of the journal on a device, in a word or a few: what recovery in memory makes of it.
 pub fn state_in_words(device: &Arc<dyn BlockDevice>) -> &'static str {
     let mut sector = vec![0; device.size_bytes().min(MAX_SECTOR_BYTES) as usize];
     let superblock = device.read(0, &mut sector).ok().and_then(|()| Superblock::decode(&sector).ok());
     if superblock.is_some_and(|superblock| superblock.has_external_log()) {
         return "on another device";
     }
-    match FoundLog::find(Arc::clone(device), None) {
-        Ok(log) if log.state == LogState::Clean => "clean",
+    match Volume::recover_in_memory(Arc::clone(device), None) {
+        Ok(recovered) if recovered.log_state == LogState::Clean => "clean",
         Ok(_) => "dirty",
         Err(_) => "damaged, or its superblock is",
     }

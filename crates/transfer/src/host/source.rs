@@ -35,6 +35,8 @@ enum Start {
     Folder(OwnedFd),
     /// A name in a folder.
     Named(OwnedFd, Vec<u8>),
+    /// A regular file, opened.
+    Open(File),
 }
 
 /// The state of a walk.
@@ -75,6 +77,15 @@ impl<'a> HostSource<'a> {
             }
             _ => Start::Folder(open_folder(path, OFlags::RDONLY)?),
         };
+        Ok(Self::of(start, prefix, recursive))
+    }
+
+    /// A source for one regular file that is open, whatever its name is. It is sent under the path `path`.
+    pub fn of_open(file: File, path: &[u8]) -> Self {
+        Self::of(Start::Open(file), path, false)
+    }
+
+    fn of(start: Start, prefix: &[u8], recursive: bool) -> Self {
         let walk = Walk {
             links: HashMap::new(),
             attributes: AttributeReader::new(),
@@ -84,7 +95,7 @@ impl<'a> HostSource<'a> {
             excluded: Vec::new(),
             leave_out: Box::new(|_, _| false),
         };
-        Ok(Self { start, prefix: prefix.to_vec(), recursive, walk })
+        Self { start, prefix: prefix.to_vec(), recursive, walk }
     }
 
     /// Leaves out the paths for which `leave_out` returns true.
@@ -125,6 +136,8 @@ impl Source for HostSource<'_> {
             Start::Named(dir, name) => {
                 stack.extend(walk.visit(dir, name, FileType::Unknown, prefix.clone(), *recursive, out)?);
             }
+            Start::Open(file) if !(walk.leave_out)(prefix, Sort::Other) => walk.file(file, prefix.clone(), out)?,
+            Start::Open(_) => {}
         }
         while let Some(frame) = stack.last_mut() {
             let Some((name, kind)) = frame.left.pop() else {

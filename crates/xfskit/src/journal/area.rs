@@ -19,6 +19,9 @@ pub enum HostSpace {
     /// As much as the host has, at least enough for a short task. The filesystem shuts down where the space ends;
     /// durable changes are then in the log.
     Part,
+    /// As little as recovery needs, and nothing if the log is clean: for a task that changes nothing but gives space
+    /// back. A file whose journal was never written does not grow by that.
+    Least,
 }
 
 /// Where the log lies.
@@ -43,7 +46,11 @@ impl LogArea {
     /// # Errors
     /// `Io`, which says so when the host is full.
     pub fn allocate(&self, head: Lsn, wanted: HostSpace) -> Result<Option<u64>> {
-        let error = match self.device.allocate(self.offset, self.bytes()) {
+        let asked = match wanted {
+            HostSpace::All | HostSpace::Part => self.device.allocate(self.offset, self.bytes()),
+            HostSpace::Least => self.allocate_ahead(head, MIN_BYTES.min(self.bytes())),
+        };
+        let error = match asked {
             Ok(()) => return Ok(None),
             Err(error) if error.kind() == ErrorKind::Unsupported => {
                 tracing::warn!(
@@ -62,7 +69,8 @@ impl LogArea {
                 }
             }
         }
-        let mib = self.bytes() >> 20;
+        let bytes = if wanted == HostSpace::Least { MIN_BYTES } else { self.bytes() };
+        let mib = bytes >> 20;
         let why = if is_full {
             format!("the journal has holes, and the host no space for them: free up to {mib} MiB on the host ({error})")
         } else {

@@ -11,8 +11,8 @@ use super::area::LogArea;
 use super::records::record_blocks;
 use crate::error::Result;
 use xfskit_ondisk::log_record::{
-    HEADER_COVERS_BYTES, MAX_RECORD_BYTES, OPERATION_HEADER_BYTES, RECORD_MAGIC, RecordHeader, open_record,
-    operation_flags, previous_cycle, sector_cycle, verify_header,
+    FORMAT_LITTLE_ENDIAN, HEADER_COVERS_BYTES, MAX_RECORD_BYTES, OPERATION_HEADER_BYTES, RECORD_MAGIC, RecordHeader,
+    open_record, operation_flags, previous_cycle, sector_cycle, verify_header,
 };
 use xfskit_ondisk::{BASIC_BLOCK_BYTES, Corruption, Lsn};
 use zerocopy::FromBytes;
@@ -68,6 +68,12 @@ fn uuid_for<'a>(header: &RecordHeader, uuid: &'a [u8; 16]) -> &'a [u8; 16] {
 }
 
 const NO_UUID: [u8; 16] = [0; 16];
+
+/// Whether a header, right otherwise or not, is of a record that this filesystem's writers may have written.
+fn is_readable(header: &RecordHeader, uuid: &[u8; 16]) -> bool {
+    let is_known = matches!(header.version.get(), 1 | 2) && header.format.get() == FORMAT_LITTLE_ENDIAN;
+    is_known && header.uuid == *uuid_for(header, uuid)
+}
 
 /// Whether the log is clean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,9 +207,10 @@ impl<'p> Window<'p> {
         RecordHeader::read_from_prefix(self.sector(index)).expect("a sector is as long as a header").0
     }
 
+    /// Whether a record of this pass starts with a sector. The first word of all other sectors of a record is the pass.
     fn is_header(&self, index: usize) -> bool {
         let sector = self.sector(index);
-        sector[..4] == RECORD_MAGIC.to_be_bytes() && self.header(index).lsn.get() == self.lsn(index).0
+        sector[..4] == RECORD_MAGIC.to_be_bytes() && sector_cycle(sector) == self.lsn(index).cycle()
     }
 
     fn record(&self, index: usize, blocks: u32) -> &[u8] {
@@ -235,28 +242,42 @@ impl<'p> Window<'p> {
         // What is before a whole record of any filesystem may carry another UUID, and was not in flight.
         let of_any = headers.iter().rposition(|&index| self.is_whole_of_any(index, uuid));
         headers.drain(..of_any.unwrap_or(0));
+        let mut damage = None;
         while let Some(&newest) = headers.last() {
             let header = self.header(newest);
-            verify_header(&header, uuid_for(&header, uuid), log_bytes)
-                .map_err(|e| e.at(self.place.address(self.lsn(newest).block())))?;
-            if newest + record_blocks(&header) as usize == end {
-                break;
+            match verify_header(&header, uuid_for(&header, uuid), log_bytes) {
+                Ok(()) if newest + record_blocks(&header) as usize == end => break,
+                Ok(()) => {}
+                Err(e) => {
+                    let e = e.at(self.place.address(self.lsn(newest).block()));
+                    if !is_readable(&header, uuid) {
+                        return Err(e.into());
+                    }
+                    // It is a record of this filesystem, whose header is as damaged as its contents may be.
+                    damage.get_or_insert(e);
+                }
             }
             end = newest;
             headers.pop();
         }
-        let all = headers.clone();
         let oldest = end.saturating_sub(IN_FLIGHT_BLOCKS as usize);
         let recent = headers.partition_point(|&header| header < oldest);
-        let recent = recent.max(headers.len().saturating_sub(IN_FLIGHT_RECORDS));
-        let torn = (recent..headers.len()).find(|&at| {
-            let record_end = headers.get(at + 1).copied().unwrap_or(end);
-            !self.is_whole(headers[at], record_end, uuid)
-        });
-        headers.truncate(torn.unwrap_or(headers.len()));
-        let Some(&newest) = headers.last() else { return Ok(None) };
+        let recent = recent.max(headers.len().saturating_sub(IN_FLIGHT_RECORDS)).max(self.first_since_tail(&headers));
+        // The end of the log: where the first record starts that is not whole, or whose header is not one any more.
+        let mut record_end = end;
+        for at in recent..headers.len() {
+            let (start, next) = (headers[at], headers.get(at + 1).copied().unwrap_or(end));
+            let own_end = start + record_blocks(&self.header(start)) as usize;
+            let is_whole = own_end <= next && self.is_whole(start, own_end, uuid);
+            if is_whole && own_end == next {
+                continue;
+            }
+            headers.truncate(at + usize::from(is_whole));
+            record_end = if is_whole { own_end } else { start };
+            break;
+        }
+        let Some(&newest) = headers.last() else { return damage.map_or(Ok(None), |e| Err(e.into())) };
         // One that is further back was durable before those behind it were written, so that it is wrong is damage.
-        let record_end = torn.map_or(end, |torn| all[torn]);
         let header = self.header(newest);
         let wrong = |e: Box<Corruption>| e.at(self.place.address(self.lsn(newest).block()));
         verify_header(&header, uuid_for(&header, uuid), log_bytes).map_err(wrong)?;
@@ -266,6 +287,14 @@ impl<'p> Window<'p> {
             return Err(wrong(Corruption::new("log record", "it ends where the next one starts").found(found)).into());
         }
         Ok(Some(newest))
+    }
+
+    /// The first of the headers that is not before the tail which the last one names: what is before it was in its
+    /// place, and so durable in the log, when that one was written.
+    fn first_since_tail(&self, headers: &[usize]) -> usize {
+        let Some((&newest, before)) = headers.split_last() else { return 0 };
+        let tail = Lsn(self.header(newest).tail_lsn.get());
+        before.partition_point(|&header| self.lsn(header) < tail)
     }
 
     /// Sectors from `index` on that are of this pass, and no mark of it.
@@ -290,6 +319,7 @@ impl<'p> Window<'p> {
         let log_bytes = u64::from(self.place.basic_blocks) * BASIC_BLOCK_BYTES as u64;
         let header = self.header(index);
         let is_ours = verify_header(&header, uuid_for(&header, uuid), log_bytes).is_ok();
+        let is_ours = is_ours && header.lsn.get() == self.lsn(index).0;
         if !is_ours || index + record_blocks(&header) as usize != end || end > self.blocks() {
             return false;
         }

@@ -6,7 +6,7 @@ use super::kinds::kind_of;
 use super::{MountOptions, check_device_size, read_superblock};
 use crate::error::{Error, Result};
 use crate::journal::replay::{DirtyLog, RecoveryReport, Replayed, ReplayedItem, clear_stale_sectors};
-use crate::journal::{LogArea, LogHead, LogState, RecordOwner, find_head};
+use crate::journal::{HostSpace, LogArea, LogHead, LogState, RecordOwner, find_head};
 use std::sync::Arc;
 use xfskit_device::{BlockDevice, OverlayDevice};
 use xfskit_ondisk::{Corruption, DiskAddress, Geometry, Lsn, RawSuperblock, Superblock};
@@ -37,6 +37,12 @@ impl FoundLog {
         let place = log_place(&device, log_device, &geometry)?;
         let (head, state) = find_head(&place, &geometry.uuid)?;
         Ok(Self { place, uuid: geometry.uuid, head, state, device, superblock })
+    }
+
+    /// Whether a mount that writes would change the log before it is used: it is dirty, or writes that were in flight
+    /// lie behind its end.
+    pub fn is_to_be_recovered(&self) -> bool {
+        self.state != LogState::Clean || self.head.torn_blocks > 0
     }
 
     /// The superblock of the filesystem, as it is on the device.
@@ -123,7 +129,8 @@ pub(super) fn open_log(
         Err(error) => return Err(error),
     };
     let mut room = None;
-    if !options.read_only {
+    let needs_space = options.host_space != HostSpace::Least || state != LogState::Clean;
+    if !options.read_only && needs_space {
         // This is done before anything is written, so that a refusal leaves the image as it is.
         room = place.allocate(head.next, options.host_space)?;
     }

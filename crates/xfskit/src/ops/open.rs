@@ -24,6 +24,8 @@ pub struct RecoveredDevices {
     pub device: Arc<dyn BlockDevice>,
     /// Its external log.
     pub log_device: Option<Arc<dyn BlockDevice>>,
+    /// What its log was.
+    pub log_state: LogState,
     /// What recovery did, if there was anything to do.
     pub report: Option<RecoveryReport>,
 }
@@ -44,7 +46,7 @@ fn recover_over(
     let recovered = Volume::over(mount)?;
     let report = recovered.mount.recovery.clone();
     recovered.unmount()?;
-    Ok(RecoveredDevices { device, log_device, report })
+    Ok(RecoveredDevices { device, log_device, log_state: log.state, report })
 }
 
 impl Volume {
@@ -173,7 +175,8 @@ impl Volume {
     }
 
     /// Recovers what a crash left without touching the image, for a program that reads the devices themselves: it gets
-    /// them as they are if the log is clean, and under their recovery in memory if not.
+    /// them as they are if the log is clean, and under their recovery in memory if not, or if records that are not
+    /// whole lie behind its end.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -184,8 +187,8 @@ impl Volume {
         // A filesystem that writes now would show blocks of different times.
         let _claims = Claim::take_all(&device, log_device.as_ref(), ClaimFor::Reading)?;
         let log = FoundLog::find(Arc::clone(&device), log_device.clone())?;
-        if log.state == LogState::Clean {
-            return Ok(RecoveredDevices { device, log_device, report: None });
+        if !log.is_to_be_recovered() {
+            return Ok(RecoveredDevices { device, log_device, log_state: log.state, report: None });
         }
         Ok(recover_over(device, log_device, MountOptions::default(), Arc::new(SystemEnvironment::default()), &log)?)
     }

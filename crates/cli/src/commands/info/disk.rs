@@ -10,8 +10,10 @@ use crate::live::LiveMount;
 use crate::log;
 use crate::operand;
 use crate::screen::say;
+use crate::text::set_json;
 use anyhow::Result;
 use serde_json::{Value, json};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use xfskit_disk::{Disk, Disks, Format, Found, Part, Partition, TableKind};
 
@@ -82,7 +84,7 @@ fn to_json(disks: &Disks) -> Value {
 fn disk_json(disk: &Disk) -> Value {
     let path = |path: &Path| path.display().to_string();
     let mut value = found_json(&disk.whole);
-    value["path"] = json!(path(&disk.path));
+    set_json(&mut value, "path", disk.path.as_os_str().as_bytes());
     value["format"] = json!(disk.format.to_string());
     value["on"] = json!(disk.below.iter().map(|below| path(below)).collect::<Vec<_>>());
     value["warnings"] = json!(disk.warnings);
