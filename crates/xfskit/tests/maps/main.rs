@@ -1,6 +1,7 @@
 //! Operations on the extent maps of files: against a model of bytes, the kernel and xfs_repair.
 
 mod cuts;
+mod insert;
 mod kernel;
 mod model;
 mod random;
