@@ -160,7 +160,6 @@ impl Volume {
                 self.write_buffered(&inode, target(last), tail)?;
             }
         }
-        inode.state_lock().read().note_received(offset, end);
         self.relieve_memory(&inode)?;
         Ok(inode)
     }
@@ -179,7 +178,6 @@ impl Volume {
         // Together they may be more than fits the memory that one file may take.
         for part in data.chunks(MAX_DIRTY_FILE_BYTES as usize) {
             let at = self.write_buffered(&inode, Target::End, part)?;
-            inode.state_lock().read().note_received(at, at + part.len() as u64);
             offset.get_or_insert(at);
             self.note_write(&inode);
             self.relieve_memory(&inode)?;
@@ -349,6 +347,7 @@ impl Volume {
         // Also after an error something may wait.
         self.mount.dirty_inodes.add(inode);
         self.located(inode.number, result)?;
+        tx.inode(id).note_received(offset, offset + data.len() as u64);
         Ok(offset)
     }
 
@@ -391,7 +390,9 @@ impl Volume {
                     return Ok(at);
                 }
                 let bytes = &data[((at - first) << block_log) as usize..];
-                data::write_out_run(&mut tx, id, run.clone(), Source::Bytes(bytes))
+                let next = data::write_out_run(&mut tx, id, run.clone(), Source::Bytes(bytes))?;
+                tx.inode(id).note_received(at << block_log, next << block_log);
+                Ok(next)
             })();
             at = self.located(inode.number, tx.finish(result))?;
             *done = (at - first) << block_log;

@@ -273,6 +273,7 @@ fn collapse(tx: &mut Transaction, ino: InoId, range: &Span) -> Result<bool> {
         rest = bmap::shift_left(tx, ino, from, range.whole.end.0 - range.whole.start.0)?;
     }
     set_size(tx, ino, size - (range.bytes.end - range.bytes.start));
+    tx.inode(ino).note_cut(tx.inode(ino).core.size);
     Ok(true)
 }
 
