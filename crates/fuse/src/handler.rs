@@ -358,12 +358,12 @@ impl Filesystem for Handler {
                 let writer = (keeper == TimeKeeper::Engine).then(|| with_groups(requester));
                 fs.drop_privileges(number, writer.as_ref())?;
             }
-            contents::write(fs, number, write.offset, write.data, keeper, write.open_flags)
+            contents::write(fs, number, write, keeper)
         });
         if privileged {
             self.server.forget_attributes(node);
         }
-        Written { result: result.map(|()| write.data.len() as u32), then: self.after_write(node, write, result) }
+        Written { result: result.map(|written| written as u32), then: self.after_write(node, write, result.map(drop)) }
     }
 
     fn readdir(&self, node: u64, offset: u64, listing: &mut Listing<'_>) -> Answer<()> {

@@ -80,14 +80,37 @@ impl Volume {
     /// Writes `data` at byte `offset` of a file. What it holds is what every later read finds; it is durable after
     /// [`Self::fsync`] or [`Self::sync`], at once if the file has the flag for that (`chattr +S`). A write that is
     /// larger than a few blocks is not one step for a thread that reads at the same time, and of one that fails a part
-    /// may have been done.
+    /// may have been done: [`Self::write_some_at`] says how much.
     ///
     /// # Errors
     /// As [`Self::read_at`]; `NoSpace`, `TooLarge`, `ReadOnly`; `NotPermitted` for an immutable file, and before the
     /// end of an append-only one.
     pub fn write_at(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> caller::Result<()> {
-        let written = self.write(inode, offset, data, Writer::Caller);
-        if let Err(Error::Io { .. } | Error::NoSpace) = written {
+        Ok(self.write_now(inode, offset, data, &mut 0)?)
+    }
+
+    /// As [`Self::write_at`], but an error that comes after a part was written is not returned: returned is how many
+    /// bytes were written, as by the system's `pwrite`. To write the rest meets the error again, if it lasts.
+    ///
+    /// # Errors
+    /// As [`Self::write_at`]; nothing counts as written then.
+    pub fn write_some_at(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> caller::Result<usize> {
+        let mut done = 0;
+        match self.write_now(inode, offset, data, &mut done) {
+            Ok(()) => Ok(data.len()),
+            Err(error) if done == 0 => Err(error.into()),
+            Err(_) => {
+                self.honour_sync(&self.mount.inode(inode)?)?;
+                Ok(done)
+            }
+        }
+    }
+
+    /// Writes on behalf of a caller that asks for it now; if that fails, `done` is how many bytes were written all the
+    /// same.
+    fn write_now(&self, inode: InodeNumber, offset: u64, data: &[u8], done: &mut usize) -> Result<()> {
+        let written = self.write(inode, offset, data, Writer::Caller, done);
+        if *done > 0 || matches!(written, Err(Error::Io { .. } | Error::NoSpace)) {
             // A part may have been written, which whoever compares times must see.
             self.note_write(&self.mount.inode(inode)?);
         }
@@ -95,7 +118,7 @@ impl Volume {
         if !data.is_empty() {
             self.note_write(&inode);
         }
-        Ok(self.honour_sync(&inode)?)
+        self.honour_sync(&inode).inspect_err(|_| *done = 0)
     }
 
     /// As [`Self::write_at`] for a caller that keeps the times of files: a cache that writes later than was
@@ -105,7 +128,7 @@ impl Volume {
     /// # Errors
     /// As [`Self::write_at`].
     pub fn write_keeping_times(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> caller::Result<()> {
-        let inode = self.write(inode, offset, data, Writer::Cache)?;
+        let inode = self.write(inode, offset, data, Writer::Cache, &mut 0)?;
         self.bring_out_if_cut(&inode);
         Ok(self.honour_sync(&inode)?)
     }
@@ -126,8 +149,16 @@ impl Volume {
         if is_sync { Ok(self.fsync(inode.number)?) } else { Ok(()) }
     }
 
-    /// Writes, and leaves the times alone.
-    pub(super) fn write(&self, inode: InodeNumber, offset: u64, data: &[u8], writer: Writer) -> Result<Arc<Inode>> {
+    /// Writes, and leaves the times alone. If that fails, `done` is how many bytes from the first on were written all
+    /// the same.
+    pub(super) fn write(
+        &self,
+        inode: InodeNumber,
+        offset: u64,
+        data: &[u8],
+        writer: Writer,
+        done: &mut usize,
+    ) -> Result<Arc<Inode>> {
         if self.mount.options.read_only {
             return Err(Error::ReadOnly);
         }
@@ -149,19 +180,36 @@ impl Volume {
             let (middle, tail) = rest.split_at((last - first) as usize);
             if !head.is_empty() {
                 self.write_buffered(&inode, target(offset), head)?;
+                *done = head.len();
             }
-            let mut done = 0;
-            match self.write_direct(&inode, first, middle, writer, &mut done) {
-                // It asks for space for every block; some may have theirs already.
-                Err(Error::NoSpace) => self.write_in_pieces(&inode, first + done, &middle[done as usize..], writer)?,
-                other => other?,
-            }
+            self.write_whole_blocks(&inode, first, middle, writer, done)?;
             if !tail.is_empty() {
                 self.write_buffered(&inode, target(last), tail)?;
             }
         }
-        self.relieve_memory(&inode)?;
+        // If this fails, the caller must not go on to write more: it would take memory without a bound.
+        self.relieve_memory(&inode).inspect_err(|_| *done = 0)?;
         Ok(inode)
+    }
+
+    /// Writes many whole blocks, and counts in `done` the bytes that it has written.
+    fn write_whole_blocks(
+        &self,
+        inode: &Arc<Inode>,
+        first: u64,
+        data: &[u8],
+        writer: Writer,
+        done: &mut usize,
+    ) -> Result<()> {
+        let before = *done;
+        match self.write_direct(inode, first, data, writer, done) {
+            // It asks for space for every block; some may have theirs already.
+            Err(Error::NoSpace) => {
+                let written = *done - before;
+                self.write_in_pieces(inode, first + written as u64, &data[written..], writer, done)
+            }
+            other => other,
+        }
     }
 
     /// Writes `data` at the end of a file, wherever that is by then; returns where it was.
@@ -351,21 +399,38 @@ impl Volume {
         Ok(offset)
     }
 
-    /// As [`Self::write_buffered`], for more than may wait in memory.
-    fn write_in_pieces(&self, inode: &Arc<Inode>, offset: u64, data: &[u8], writer: Writer) -> Result<()> {
+    /// As [`Self::write_buffered`], for more than may wait in memory; counts in `done` the bytes that it has written.
+    fn write_in_pieces(
+        &self,
+        inode: &Arc<Inode>,
+        offset: u64,
+        data: &[u8],
+        writer: Writer,
+        done: &mut usize,
+    ) -> Result<()> {
         let mut at = offset;
         for piece in data.chunks(DIRECT_BYTES as usize) {
             self.write_buffered(inode, Target::at(at, writer), piece)?;
-            self.relieve_memory(inode)?;
+            // As in `write`.
+            self.relieve_memory(inode).inspect_err(|_| *done = 0)?;
+            *done += piece.len();
             at += piece.len() as u64;
         }
         Ok(())
     }
 
     /// Writes whole blocks to the places that they have or get now; counts in `done` the bytes that it has written.
-    fn write_direct(&self, inode: &Arc<Inode>, offset: u64, data: &[u8], writer: Writer, done: &mut u64) -> Result<()> {
+    fn write_direct(
+        &self,
+        inode: &Arc<Inode>,
+        offset: u64,
+        data: &[u8],
+        writer: Writer,
+        done: &mut usize,
+    ) -> Result<()> {
         let block_log = self.mount.geometry.block_log;
         let (first, end) = (offset >> block_log, (offset + data.len() as u64) >> block_log);
+        let before = *done;
         let mut at = first;
         while at < end {
             self.free_behind_end(inode)?;
@@ -395,7 +460,7 @@ impl Volume {
                 Ok(next)
             })();
             at = self.located(inode.number, tx.finish(result))?;
-            *done = (at - first) << block_log;
+            *done = before + ((at - first) << block_log) as usize;
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ mod model;
 mod random;
 mod rules;
 mod scale;
+mod short;
 #[path = "../stress/mod.rs"]
 mod stress;
 mod threads;
