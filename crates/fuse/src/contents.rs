@@ -44,6 +44,8 @@ pub(crate) fn write(fs: &Volume, inode: InodeNumber, write: &Write<'_>, keeper: 
         }
         TimeKeeper::Engine => fs.write_some_at(inode, offset, data),
     };
+    // The server hears of no close, and this may be the last that the program writes.
+    fs.bring_out_if_cut(inode);
     let written = written?;
     if is_durable(write.open_flags) {
         fs.fdatasync(inode)?;

@@ -496,6 +496,8 @@ impl Filesystem for Handler {
                 // one tick of its clock, so the engine must not set others.
                 WriteCache::Back => fs.copy_range_keeping_times(from, copy.from_offset, to, copy.to_offset, most),
             };
+            // The server hears of no close, and none of these bytes come from the kernel's cache at one.
+            fs.bring_out_if_cut(to);
             let copied = privileges::drop_after(fs, to, requester, copied);
             if copied.as_ref().map_or(true, |(_, dropped)| *dropped) {
                 self.server.forget_attributes(copy.to);

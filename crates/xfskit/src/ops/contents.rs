@@ -129,7 +129,7 @@ impl Volume {
     /// As [`Self::write_at`].
     pub fn write_keeping_times(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> caller::Result<()> {
         let inode = self.write(inode, offset, data, Writer::Cache, &mut 0)?;
-        self.bring_out_if_cut(&inode);
+        self.bring_out_cut(&inode);
         Ok(self.honour_sync(&inode)?)
     }
 
@@ -237,17 +237,25 @@ impl Volume {
     /// No caller has the file open to write: the free blocks that were set aside for its growth are given back.
     /// Contents that wait in memory stay there, but for those of a file that was made shorter before.
     pub fn finish_writing(&self, inode: InodeNumber) {
-        if let Some(inode) = self.mount.inodes.find(inode) {
-            self.bring_out_if_cut(&inode);
-        }
+        self.bring_out_if_cut(inode);
         space::alloc::close_windows(&self.mount, inode);
+    }
+
+    /// Brings out contents that wait in memory, if they are those of a file that was made shorter before: for a caller
+    /// that does not hear when a program closes a file, and calls this after each write instead of
+    /// [`Self::finish_writing`]. They are not durable then, but become so with whatever is synced next. What cannot be
+    /// brought out goes on waiting, and an fsync reports it.
+    pub fn bring_out_if_cut(&self, inode: InodeNumber) {
+        if let Some(inode) = self.mount.inodes.find(inode) {
+            self.bring_out_cut(&inode);
+        }
     }
 
     /// Brings out what waits of a file that was made shorter since it was last synced. A program may have emptied it to
     /// write it anew: the loss of the old contents becomes durable with whatever another program syncs, and the new
     /// ones must not wait longer than that. The kernel begins to write such a file when it is closed
     /// (`XFS_ITRUNCATED`).
-    fn bring_out_if_cut(&self, inode: &Arc<Inode>) {
+    fn bring_out_cut(&self, inode: &Arc<Inode>) {
         let was_cut = inode.state_lock().read().was_cut;
         if was_cut && let Err(error) = self.write_out(inode) {
             tracing::debug!(inode = inode.number.0, %error, "contents go on waiting, for an fsync that reports this");
