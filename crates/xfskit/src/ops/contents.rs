@@ -4,7 +4,7 @@
 //! no transaction, and begins one only for what does.
 
 use super::Volume;
-use super::map::{END_OF_MAP, link_reservation, next_link, written_behind_end};
+use super::map::{END_OF_MAP, link_reservation, next_link, next_link_with, written_behind_end};
 use super::protected::{check_not_immutable, check_same, check_write, is_append_only};
 use super::times::has_times;
 use crate::data::{self, Source};
@@ -14,6 +14,7 @@ use crate::space;
 use crate::sync::atomic::Ordering;
 use crate::sync::{HeldLock, LockMode, Mutex};
 use crate::trans::{InoId, Transaction};
+use std::ops::Range;
 use std::sync::Arc;
 use xfskit_device::at_once;
 use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_TYPE, flags};
@@ -23,6 +24,8 @@ use xfskit_ondisk::{FileBlock, InodeNumber};
 const DIRECT_BYTES: u64 = 128 << 10;
 /// Most bytes that one transaction maps.
 const MAX_RUN_BYTES: u64 = 64 << 20;
+/// Most runs of dirty blocks that are brought out before readers and writers of the file get its lock.
+const RUNS_UNDER_ONE_LOCK: usize = 32;
 /// Dirty bytes of a file at which the writing thread writes them out.
 const MAX_DIRTY_FILE_BYTES: u64 = 8 << 20;
 
@@ -442,7 +445,6 @@ impl Volume {
         let mut at = first;
         while at < end {
             self.free_behind_end(inode)?;
-            self.write_out(inode)?;
             let run = at..end.min(at + (MAX_RUN_BYTES >> block_log));
             let reservation = link_reservation(&self.mount).with_more_blocks(run.end - run.start);
             let mut tx = self.begin(reservation)?;
@@ -454,14 +456,7 @@ impl Volume {
                     // A truncation of another thread has failed half-way meanwhile.
                     return Ok(at);
                 }
-                if tx.inode(id).is_settled() {
-                    data::extend(&mut tx, id, offset)?;
-                }
-                if !tx.inode(id).is_settled() {
-                    // Another thread wrote meanwhile, or the zeros behind the old end have to be written out first.
-                    self.mount.dirty_inodes.add(inode);
-                    return Ok(at);
-                }
+                self.settle_for(&mut tx, id, offset, &run)?;
                 let bytes = &data[((at - first) << block_log) as usize..];
                 let next = data::write_out_run(&mut tx, id, run.clone(), Source::Bytes(bytes))?;
                 tx.inode(id).note_received(at << block_log, next << block_log);
@@ -471,6 +466,39 @@ impl Volume {
             *done = before + ((at - first) << block_log) as usize;
         }
         Ok(())
+    }
+
+    /// Gets a joined file ready for a write of the whole blocks of `run`, which goes on one from byte `offset` on: what
+    /// waits of these blocks is brought out under the lock, in links of the chain at hand, and where the size moves, all
+    /// that waits of the file. Threads that dirty other blocks wait for the lock meanwhile, so they cannot keep this one
+    /// from its write.
+    fn settle_for(&self, tx: &mut Transaction, id: InoId, offset: u64, run: &Range<u64>) -> Result<()> {
+        let blocks = run.end - run.start;
+        if run.end << self.mount.geometry.block_log <= tx.inode(id).core.size {
+            let first = |state: &InodeState| state.dirty.as_ref()?.first_run(FileBlock(run.start), 1);
+            let mut is_first = true;
+            while let Some(dirty) = first(tx.inode(id)).filter(|dirty| dirty.start < run.end) {
+                self.write_out_some(tx, id, FileBlock(dirty.start), (END_OF_MAP, 0))?;
+                next_link(tx)?;
+                is_first = false;
+            }
+            return if is_first { Ok(()) } else { next_link_with(tx, blocks) };
+        }
+        loop {
+            let is_settled = tx.inode(id).is_settled();
+            if is_settled {
+                data::extend(tx, id, offset)?;
+            }
+            // Zeros behind the old end may have to be written out, too.
+            if tx.inode(id).is_settled() {
+                return Ok(());
+            }
+            if is_settled {
+                self.mount.dirty_inodes.add(tx.inode_handle(id));
+            }
+            self.settle(tx, id)?;
+            next_link_with(tx, blocks)?;
+        }
     }
 
     /// Writes out what waits of an inode: all that waited when this was called, however fast other threads add to it.
@@ -487,7 +515,7 @@ impl Volume {
             let mut tx = self.begin(link_reservation(&self.mount).dipping())?;
             let id = tx.join_inode(inode);
             // An inode that was freed meanwhile has nothing to write out: the next turn of the loop sees that.
-            let next = if tx.inode(id).freed { Ok(at) } else { self.write_out_some(&mut tx, id, at, (end, size)) };
+            let next = if tx.inode(id).freed { Ok(at) } else { self.write_out_runs(&mut tx, id, at, (end, size)) };
             at = self.located(inode.number, tx.finish(next))?;
             if at >= end {
                 self.forget_if_clean(inode);
@@ -509,6 +537,27 @@ impl Volume {
             }
         }
         is_clean
+    }
+
+    /// As [`Self::write_out_some`] for some runs, each in a link of the chain at hand. Threads that write to the same
+    /// file take its lock as soon as it is free, and one that waits for it gets it after half a millisecond or so; to
+    /// wait once for each of thousands of runs would take seconds.
+    fn write_out_runs(
+        &self,
+        tx: &mut Transaction,
+        id: InoId,
+        from: FileBlock,
+        goal: (FileBlock, u64),
+    ) -> Result<FileBlock> {
+        let mut at = self.write_out_some(tx, id, from, goal)?;
+        for _ in 1..RUNS_UNDER_ONE_LOCK {
+            if at >= goal.0 {
+                break;
+            }
+            next_link(tx)?;
+            at = self.write_out_some(tx, id, at, goal)?;
+        }
+        Ok(at)
     }
 
     /// Brings out the first dirty run at or behind `from`, and times, and the size if it was the last; what `goal`
