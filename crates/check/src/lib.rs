@@ -84,10 +84,16 @@ pub enum CheckError {
     Superblock(#[from] SuperblockError),
     /// The first sector cannot be read.
     #[error("the superblock cannot be read: {0}")]
-    Io(#[from] std::io::Error),
+    Io(std::io::Error),
     /// The log lies on a device of its own, which was not given.
     #[error("the image has an external journal, and its device was not given")]
     NoLogDevice,
+}
+
+impl From<std::io::Error> for CheckError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error)
+    }
 }
 
 /// Checks the image on `device`, whose external log, if it has one, is `log_device`. Nothing is written.

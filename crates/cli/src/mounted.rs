@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use xfskit::device::{Names, OpenError};
 use xfskit::ondisk::SuperblockError;
 use xfskit::volume;
+use xfskit_check::CheckError;
 use xfskit_fuse::{mount_around, mounts_of};
 
 /// The error of an image or device that could not be opened. If a mount by xfskit is the reason, it says what to do.
@@ -32,7 +33,7 @@ pub fn explain(path: &Path, error: Error) -> Error {
     let resolved = resolved(path);
     let Ok(Some(entry)) = mount_around(&resolved) else { return error };
     let (named, place, image) = (path.display(), entry.place.display(), entry.source.display());
-    if error.chain().any(|cause| cause.downcast_ref().is_some_and(is_dead)) {
+    if error.chain().any(is_of_dead_server) {
         return dead_server(path, &entry.place);
     }
     let within = entry.root.join(resolved.strip_prefix(&entry.place).unwrap_or(&resolved));
@@ -66,6 +67,14 @@ pub fn dead_server(path: &Path, place: &Path) -> Error {
     let (path, place) = (path.display(), place.display());
     let cure = format!("has ended without unmounting; 'xfskit umount {place}' takes it away");
     OnMount { message: format!("{path}: the server of the mount on {place} {cure}"), code: UNREADABLE }.into()
+}
+
+/// Whether a cause is, or contains, the error of the system that a server has ended.
+fn is_of_dead_server(cause: &(dyn std::error::Error + 'static)) -> bool {
+    cause.downcast_ref().is_some_and(is_dead)
+        || matches!(cause.downcast_ref(), Some(OpenError::Io { source, .. }) if is_dead(source))
+        || matches!(cause.downcast_ref(), Some(volume::Error::Io { source, .. }) if is_dead(source))
+        || matches!(cause.downcast_ref(), Some(CheckError::Io(source)) if is_dead(source))
 }
 
 /// Whether the reason is a server that has ended.

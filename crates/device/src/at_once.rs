@@ -9,8 +9,8 @@ use std::sync::{Mutex, PoisonError};
 /// use std::sync::atomic::{AtomicU64, Ordering};
 ///
 /// let sum = AtomicU64::new(0);
-/// xfskit_device::at_once(8, "sum", 1..=100, |number| {
-///     sum.fetch_add(number, Ordering::Relaxed);
+/// xfskit_device::at_once(8, "sum", 1..101_u32, |number| {
+///     sum.fetch_add(number.into(), Ordering::Relaxed);
 /// });
 /// assert_eq!(sum.into_inner(), 5050);
 /// ```

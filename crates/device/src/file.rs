@@ -48,7 +48,8 @@ impl Access {
     }
 }
 
-/// Why an image could not be opened.
+/// Why an image could not be opened. The message says the system's error, and [`source`](std::error::Error::source)
+/// does not return it again.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// No file of that name.
@@ -81,7 +82,7 @@ pub enum OpenError {
         /// The path.
         path: PathBuf,
         /// The system's error.
-        source: io::Error,
+        r#source: io::Error,
     },
 }
 

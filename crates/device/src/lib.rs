@@ -29,7 +29,83 @@ use std::io;
 /// Storage of fixed size, shared between threads. Ranges need not be whole sectors.
 ///
 /// A device that wraps another one forwards every method, those with a default too: [`Self::identity`] keeps it from
-/// being opened twice, and [`Self::is_read_only`] from being written.
+/// being opened twice, and [`Self::is_read_only`] from being written. One that counts what is written, and refuses it
+/// beyond a limit:
+///
+/// ```
+/// use std::io::{Error, ErrorKind, Result};
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use xfskit_device::{BlockDevice, MemoryDevice};
+///
+/// struct Limited<D> {
+///     device: D,
+///     written_bytes: AtomicU64,
+///     most_bytes: u64,
+/// }
+///
+/// impl<D> Limited<D> {
+///     fn count(&self, data: &[u8]) -> Result<()> {
+///         let before = self.written_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
+///         if before + data.len() as u64 > self.most_bytes {
+///             return Err(Error::new(ErrorKind::QuotaExceeded, "enough was written"));
+///         }
+///         Ok(())
+///     }
+/// }
+///
+/// impl<D: BlockDevice> BlockDevice for Limited<D> {
+///     fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
+///         self.count(data)?;
+///         self.device.write(offset, data)
+///     }
+///     // Not by way of `write` and `flush`, which for some devices are two requests instead of one.
+///     fn write_durably(&self, offset: u64, data: &[u8]) -> Result<()> {
+///         self.count(data)?;
+///         self.device.write_durably(offset, data)
+///     }
+///
+///     fn size_bytes(&self) -> u64 {
+///         self.device.size_bytes()
+///     }
+///     fn sector_bytes(&self) -> usize {
+///         self.device.sector_bytes()
+///     }
+///     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+///         self.device.read(offset, buffer)
+///     }
+///     fn writes_durably(&self) -> bool {
+///         self.device.writes_durably()
+///     }
+///     fn flush(&self) -> Result<()> {
+///         self.device.flush()
+///     }
+///     fn discard(&self, offset: u64, length: u64) -> Result<()> {
+///         self.device.discard(offset, length)
+///     }
+///     fn allocate(&self, offset: u64, length: u64) -> Result<()> {
+///         self.device.allocate(offset, length)
+///     }
+///     fn may_hold_data(&self, offset: u64, length: u64) -> bool {
+///         self.device.may_hold_data(offset, length)
+///     }
+///     fn requests_at_once(&self) -> usize {
+///         self.device.requests_at_once()
+///     }
+///     fn identity(&self) -> usize {
+///         self.device.identity()
+///     }
+///     fn is_read_only(&self) -> bool {
+///         self.device.is_read_only()
+///     }
+/// }
+///
+/// let below = MemoryDevice::new(1 << 20);
+/// let device = Limited { device: below, written_bytes: AtomicU64::new(0), most_bytes: 1000 };
+/// device.write(0, &[1; 900])?;
+/// assert_eq!(device.write(0, &[2; 900]).unwrap_err().kind(), ErrorKind::QuotaExceeded);
+/// assert_eq!(device.written_bytes.into_inner(), 1800);
+/// # Ok::<(), Error>(())
+/// ```
 pub trait BlockDevice: Send + Sync {
     /// Size in bytes.
     fn size_bytes(&self) -> u64;

@@ -7,7 +7,8 @@
 use rustix::fs::OFlags;
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Error, Fallocate, Result, Seek, Volume};
-use xfskit_fuse_session::request::Copy;
+use xfskit_fuse_session::WriteFlags;
+use xfskit_fuse_session::request::{Copy, Write};
 
 /// Most bytes of one copy that shares blocks: the reply's count has 32 bits.
 const MAX_SHARED_BYTES: u64 = 1 << 30;
@@ -32,19 +33,24 @@ pub(crate) enum TimeKeeper {
     Engine,
 }
 
-pub(crate) fn write(
-    fs: &Volume,
-    inode: InodeNumber,
-    offset: u64,
-    data: &[u8],
-    keeper: TimeKeeper,
-    open_flags: u32,
-) -> Result<()> {
-    if keeper == TimeKeeper::Kernel {
-        return fs.write_keeping_times(inode, offset, data);
+/// Writes, and returns how many bytes: fewer where an error stops it, which the program meets when it writes the rest.
+pub(crate) fn write(fs: &Volume, inode: InodeNumber, write: &Write<'_>, keeper: TimeKeeper) -> Result<usize> {
+    let Write { offset, data, .. } = *write;
+    let written = match keeper {
+        TimeKeeper::Kernel => return fs.write_keeping_times(inode, offset, data).map(|()| data.len()),
+        // No program waits for these, and the kernel would take fewer for all.
+        TimeKeeper::Engine if write.flags.contains(WriteFlags::CACHE) => {
+            fs.write_at(inode, offset, data).map(|()| data.len())
+        }
+        TimeKeeper::Engine => fs.write_some_at(inode, offset, data),
+    };
+    // The server hears of no close, and this may be the last that the program writes.
+    fs.bring_out_if_cut(inode);
+    let written = written?;
+    if is_durable(write.open_flags) {
+        fs.fdatasync(inode)?;
     }
-    fs.write_at(inode, offset, data)?;
-    if is_durable(open_flags) { fs.fdatasync(inode) } else { Ok(()) }
+    Ok(written)
 }
 
 /// How much of a copy one request does.

@@ -363,12 +363,12 @@ impl Filesystem for Handler {
                 let writer = (keeper == TimeKeeper::Engine).then(|| with_groups(requester));
                 fs.drop_privileges(number, writer.as_ref())?;
             }
-            contents::write(fs, number, write.offset, write.data, keeper, write.open_flags)
+            contents::write(fs, number, write, keeper)
         });
         if privileged {
             self.server.forget_attributes(node);
         }
-        Written { result: result.map(|()| write.data.len() as u32), then: self.after_write(node, write, result) }
+        Written { result: result.map(|written| written as u32), then: self.after_write(node, write, result.map(drop)) }
     }
 
     fn readdir(&self, node: u64, offset: u64, listing: &mut Listing<'_>) -> Answer<()> {
@@ -501,6 +501,8 @@ impl Filesystem for Handler {
                 // one tick of its clock, so the engine must not set others.
                 WriteCache::Back => fs.copy_range_keeping_times(from, copy.from_offset, to, copy.to_offset, most),
             };
+            // The server hears of no close, and none of these bytes come from the kernel's cache at one.
+            fs.bring_out_if_cut(to);
             let copied = privileges::drop_after(fs, to, requester, copied);
             if copied.as_ref().map_or(true, |(_, dropped)| *dropped) {
                 self.server.forget_attributes(copy.to);

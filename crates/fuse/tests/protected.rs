@@ -139,6 +139,25 @@ fn what_an_append_only_file_holds_stays_whatever_the_cache_brings() {
     });
 }
 
+/// Bytes that a file had before it was made shorter are none that it may not lose.
+#[test]
+fn a_file_that_was_emptied_before_it_became_append_only_takes_what_is_appended() {
+    let Some((fixture, kernel)) = with_protected(&[], IFlags::empty()) else { return };
+    let work = |path: &Path| {
+        fs::write(path, [7; 10_000]).unwrap();
+        let mut file = File::options().append(true).open(path).unwrap();
+        file.sync_all().unwrap();
+        file.set_len(0).unwrap();
+        rustix::fs::ioctl_setflags(&file, rustix::fs::ioctl_getflags(&file).unwrap() | IFlags::APPEND).unwrap();
+        file.write_all(b"one line\n").unwrap();
+        (file.sync_all().map_err(|error| error.raw_os_error()), fs::read(path).unwrap())
+    };
+    let expected = work(&kernel.path().join("file"));
+    assert_eq!(work(&fixture.path("file")), expected);
+    kernel.unmount();
+    fixture.judge(|dir| assert_eq!(fs::read(dir.join("file")).unwrap(), b"one line\n"));
+}
+
 /// The kernel must drop refused contents from its cache.
 #[test]
 fn what_was_refused_is_shown_no_more() {

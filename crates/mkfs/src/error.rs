@@ -4,7 +4,8 @@ use std::io;
 use xfskit_ondisk::SuperblockError;
 use xfskit_ondisk::new_ag::NoRoom;
 
-/// Why an image cannot be made. Every message names the option that a person can change.
+/// Why an image cannot be made. Every message names the option that a person can change, and says the cause;
+/// [`source`](std::error::Error::source) does not return it again.
 #[derive(Debug, thiserror::Error)]
 pub enum MakeError {
     /// An option that mkfs.xfs does not have.
@@ -44,10 +45,22 @@ pub enum MakeError {
     Size(String),
     /// The options result in a superblock that xfskit itself would refuse.
     #[error("these options lead to an image that is not valid: {0}")]
-    Invalid(#[from] SuperblockError),
+    Invalid(SuperblockError),
     /// A read or write failed.
     #[error("cannot write the image: {0}")]
-    Io(#[from] io::Error),
+    Io(io::Error),
+}
+
+impl From<SuperblockError> for MakeError {
+    fn from(error: SuperblockError) -> Self {
+        Self::Invalid(error)
+    }
+}
+
+impl From<io::Error> for MakeError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
 }
 
 impl From<NoRoom> for MakeError {

@@ -1,4 +1,7 @@
 //! Errors: those that callers see, and those within the engine, which has one more.
+//!
+//! A message says the cause as well, so `source` returns none: who prints a chain of causes would print it twice.
+//! (`r#source` is a field of that name which is no source to `thiserror`.) A program asks the variant.
 
 use xfskit_ondisk::{Corruption, DiskAddress, SuperblockError, Unsupported};
 
@@ -18,6 +21,8 @@ macro_rules! errors {
 
             /// What can go wrong. The first group is what POSIX operations answer; the second says that the image, the
             /// device or the journal is in trouble.
+            ///
+            /// The message says the cause, and [`source`](std::error::Error::source) does not return it again.
             #[$($derive)*]
             #[non_exhaustive]
             pub enum Error {
@@ -155,7 +160,7 @@ errors! {
         /// Where.
         offset: u64,
         /// What the device said.
-        source: std::io::Error,
+        r#source: std::io::Error,
     },
     /// The filesystem was shut down by an earlier error (`EIO`).
     #[error("the filesystem was shut down: {0}")]

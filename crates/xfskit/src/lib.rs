@@ -98,6 +98,25 @@
 //! # Ok::<(), xfskit::Error>(())
 //! ```
 //!
+//! The number of the system call's error is not in the [`std::io::Error`]: [`errno_of`] gives it, or in two steps the
+//! errors within:
+//!
+//! ```
+//! # let device = std::sync::Arc::new(xfskit::device::MemoryDevice::new(32 << 20));
+//! # let fs = xfskit::create_on(device, &xfskit::MkfsOptions::new().small())?;
+//! let error = std::io::Error::from(fs.read("/none").unwrap_err());
+//! assert_eq!(xfskit::errno_of(&error), Some(2));
+//! let within = error.get_ref().and_then(|within| within.downcast_ref::<xfskit::Error>());
+//! assert_eq!(within.and_then(xfskit::Error::cause).map(xfskit::volume::Error::errno), Some(2));
+//! // A call of a `File`, or of a `Volume`, has no path to name, and `volume::Error` itself within.
+//! let error = fs.create_file("/file")?.set_len(u64::MAX).unwrap_err();
+//! let within = error.get_ref().and_then(|within| within.downcast_ref::<xfskit::volume::Error>());
+//! assert_eq!(within.map(xfskit::volume::Error::errno), Some(27));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A message contains its cause, so no error returns the cause as its `source` again.
+//!
 //! Damage is `Corrupt`, which names the check, the structure, the disk address and the owner; of the superblock it is
 //! `Superblock`. Damage and a device that fails concern the call that meets them. When the journal cannot be written, a
 //! flush fails, or an error stops a change half-way, the filesystem shuts itself down: every later change fails, and
@@ -110,8 +129,8 @@
 //! - [`Permissions`] are bits, as chmod(1) takes them: `Permissions::new(0o644)`.
 //! - [`DirEntry::name`] is bytes, and [`DirEntry::file_type`] needs no call that can fail.
 //! - [`File::write_at`] writes all of the data or fails, and [`File::read_at`] fills the buffer up to the file's end.
-//! - [`std::io::Error::raw_os_error`] of an error that was made by `?` is `None`: the number is
-//!   [`errno`](volume::Error::errno) of the error within.
+//! - [`std::io::Error::raw_os_error`] of an error that was made by `?`, or by a [`File`], is `None`: [`errno_of`] knows
+//!   the number.
 //! - [`Filesystem::write_atomic`], [`Filesystem::walk`], [`Filesystem::paths_of`] and attributes have no counterpart.
 //!
 //! # Levels
@@ -208,7 +227,7 @@ pub(crate) use error::ensure_on_disk;
 pub use ops::XattrChange;
 pub use paths::{
     AsPath, DirEntry, Error, File, FileOptions, FileType, Filesystem, Info, Metadata, Node, OpenOptions, Permissions,
-    ReadDir, RenameMode, Result, Times, Walk, WalkEntry, grow,
+    ReadDir, RenameMode, Result, Times, Walk, WalkEntry, errno_of, grow,
 };
 #[cfg(feature = "mkfs")]
 pub use paths::{MakeError, MkfsOptions, create, create_on};

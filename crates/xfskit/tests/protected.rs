@@ -429,6 +429,42 @@ fn writes_at_the_end_of_an_append_only_file_spare_one_another() {
     reference.repair_finds_nothing(&path);
 }
 
+/// What several threads append counts as received without a gap, so that nothing that a cache brings late changes any
+/// of it: whoever appends has to note that before another thread appends behind it.
+#[test]
+fn what_several_threads_append_stays_whatever_a_cache_brings() {
+    let Some(reference) = xfskit_testkit::reference() else { return };
+    let scratch = xfskit_testkit::scratch();
+    let path = scratch.image("a.img", 320 << 20);
+    reference.mkfs(&path, &[]);
+    let device = FileDevice::open(&path, Access::Write).expect("an image");
+    let fs = Volume::open(Arc::new(device), MountOptions::default()).expect("a sound image");
+    let me = Caller::root();
+    for round in 0..5 {
+        let name = format!("file-{round}");
+        let inode = fs.create(fs.root(), name.as_bytes(), &NewFile::file(0o644), &me).expect("room").inode;
+        let mut flags = fs.flags(inode).expect("flags");
+        flags.xflags |= u32::from(xfskit::ondisk::inode::flags::APPEND);
+        fs.set_flags(inode, &flags, &me).expect("the flag");
+        let barrier = std::sync::Barrier::new(3);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    barrier.wait();
+                    (0..20_000).for_each(|_| _ = fs.append(inode, b"x").expect("room"));
+                });
+            }
+        });
+        let mut bytes = vec![0; 60_000];
+        assert_eq!(fs.read_at(inode, 0, &mut bytes).expect("contents"), 60_000);
+        bytes[59_999] = b'y';
+        let late = fs.write_keeping_times(inode, 0, &bytes);
+        assert!(matches!(late, Err(Error::NotPermitted)), "round {round}: {late:?}");
+    }
+    fs.unmount().expect("a clean end");
+    reference.repair_finds_nothing(&path);
+}
+
 /// No temporary name may be given in a directory from which names cannot be removed: it would stay for good.
 #[test]
 fn nothing_temporary_stays_in_an_append_only_directory() {

@@ -29,10 +29,10 @@ use crate::error_tags::DA_READ_BUF;
 use crate::incore::ForkKind;
 use crate::inode::bmap;
 use crate::trans::{BufId, InoId, Transaction};
-use xfskit_ondisk::FileBlock;
 use xfskit_ondisk::attr;
 use xfskit_ondisk::da::{DA_CRC_OFFSET, DA_LSN_OFFSET, DA_NODE_MAGIC, DaInfo, da_magic, verify_node};
 use xfskit_ondisk::dir::leaf::{DIR_LEAFN_MAGIC, verify_leafn};
+use xfskit_ondisk::{Corruption, FileBlock};
 
 /// A node of the tree.
 pub static DA_NODE_KIND: BufferKind = BufferKind {
@@ -118,7 +118,10 @@ impl DaTree {
         let id = found.expect("a hole was refused");
         let owner = tx.inode(self.ino).core.inode.0;
         let stored = DaInfo::of(tx.bytes(id)).owner.get();
-        ensure_on_disk!(stored == owner, "da block", "owner", "{stored} instead of {owner}");
+        if stored != owner {
+            let wrong = Corruption::new("da block", "owner").at(tx.address(id)).of(owner);
+            return Err(wrong.found(format_args!("{stored} instead of {owner}")).into());
+        }
         Ok(id)
     }
 

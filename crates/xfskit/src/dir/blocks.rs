@@ -8,13 +8,13 @@ use crate::error::Result;
 use crate::incore::ForkKind;
 use crate::inode::bmap;
 use crate::trans::{BufId, InodeFields, Transaction};
-use xfskit_ondisk::FileBlock;
 use xfskit_ondisk::da::{DA_CRC_OFFSET, DA_LSN_OFFSET, prefix};
 use xfskit_ondisk::dir::data::{DIR_BLOCK_MAGIC, DIR_DATA_MAGIC, verify_block, verify_data};
 use xfskit_ondisk::dir::free::verify_free;
 use xfskit_ondisk::dir::leaf::{leaf_header, verify_leaf1};
 use xfskit_ondisk::dir::{DIR_CRC_OFFSET, DIR_LSN_OFFSET, DirBlockHeader};
 use xfskit_ondisk::logged::buffer::buffer_type;
+use xfskit_ondisk::{Corruption, FileBlock};
 
 /// The block of the block form.
 pub static DIR_BLOCK_KIND: BufferKind = BufferKind {
@@ -92,7 +92,11 @@ impl Dir {
         } else {
             prefix::<DirBlockHeader>(tx.bytes(id)).owner.get()
         };
-        ensure_on_disk!(owner == self.number(tx), kind.name, "owner", "{owner} instead of {}", self.number(tx));
+        let number = self.number(tx);
+        if owner != number {
+            let wrong = Corruption::new(kind.name, "owner").at(tx.address(id)).of(number);
+            return Err(wrong.found(format_args!("{owner} instead of {number}")).into());
+        }
         Ok(Some(id))
     }
 

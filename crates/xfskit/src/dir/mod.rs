@@ -14,6 +14,9 @@
 //! [`add_at`] and [`remove_at`] need not find them again. No other transaction locks the blocks of a directory that is
 //! locked for a change, so they may be held while the transaction waits for AG headers.
 //!
+//! Errors of the calls that a caller with several directories makes name the directory; of those that end in `_at`, and
+//! of [`search`], the caller's work is about the one directory.
+//!
 //! Cookies are data pointers (an entry's offset in the data space divided by 8), the same that the kernel gives out.
 
 mod block;
@@ -32,7 +35,7 @@ pub use xfskit_ondisk::dir::FileType;
 use crate::dabtree::Path;
 use crate::error::{Error, Result};
 use crate::incore::{DataFork, ForkKind};
-use crate::inode::bmap;
+use crate::inode::{bmap, located};
 use crate::trans::{BufId, InoId, InodeFields, Transaction};
 use xfskit_ondisk::da::hash_name;
 use xfskit_ondisk::dir::data::DataEntry;
@@ -177,6 +180,31 @@ impl Dir {
             DirForm::Node => self.find_in_node(tx, name, hash_name(name)),
         }
     }
+
+    fn replace(&self, tx: &mut Transaction, name: &[u8], inode: InodeNumber, file_type: FileType) -> Result<()> {
+        let mut form = self.form(tx)?;
+        if form == DirForm::Shortform {
+            if self.replace_in_shortform(tx, name, inode.0, file_type)? {
+                return Ok(());
+            }
+            self.shortform_to_block(tx)?;
+            form = DirForm::Block;
+        }
+        let found = self.find(tx, form, name)?.ok_or(Error::NotFound)?;
+        crate::dabtree::edit::edit(tx, found.data, |e| {
+            data::replace_inode(e, found.offset, name.len(), inode.0, file_type);
+        });
+        Ok(())
+    }
+
+    fn is_empty(&self, tx: &mut Transaction) -> Result<bool> {
+        match self.form(tx)? {
+            DirForm::Shortform => self.shortform_is_empty(tx),
+            DirForm::Block => self.block_is_empty(tx),
+            // A removal that empties a directory makes it shortform, so what is larger holds something.
+            DirForm::Leaf | DirForm::Node => Ok(false),
+        }
+    }
 }
 
 /// Looks `name` up, `.` and `..` included, for a change that follows.
@@ -218,7 +246,8 @@ pub fn vacant(tx: &mut Transaction, dir: InoId, name: &[u8]) -> Result<DirSlot> 
 /// # Errors
 /// `NotADirectory`, `Corrupt`, `Io`.
 pub fn lookup(tx: &mut Transaction, dir: InoId, name: &[u8]) -> Result<Option<DirEntry>> {
-    let slot = search(tx, dir, name)?;
+    let slot = search(tx, dir, name);
+    let slot = located(tx, dir, slot)?;
     let entry = slot.entry();
     slot.release(tx);
     Ok(entry)
@@ -229,8 +258,8 @@ pub fn lookup(tx: &mut Transaction, dir: InoId, name: &[u8]) -> Result<Option<Di
 /// # Errors
 /// `NotADirectory`, `NoSpace`, `Corrupt`, `Io`.
 pub fn add(tx: &mut Transaction, dir: InoId, name: &[u8], inode: InodeNumber, file_type: FileType) -> Result<u32> {
-    let slot = vacant(tx, dir, name)?;
-    add_at(tx, slot, name, inode, file_type)
+    let added = vacant(tx, dir, name).and_then(|slot| add_at(tx, slot, name, inode, file_type));
+    located(tx, dir, added)
 }
 
 /// Adds an entry for a name where [`search`] did not find it; says its cookie.
@@ -263,8 +292,8 @@ pub fn add_at(
 /// # Errors
 /// `NotFound`, `NotADirectory`, `Corrupt`, `Io`.
 pub fn remove(tx: &mut Transaction, dir: InoId, name: &[u8]) -> Result<()> {
-    let slot = search(tx, dir, name)?;
-    remove_at(tx, slot, name)
+    let removed = search(tx, dir, name).and_then(|slot| remove_at(tx, slot, name));
+    located(tx, dir, removed)
 }
 
 /// Removes the entry of a name where [`search`] found it.
@@ -290,20 +319,8 @@ pub fn remove_at(tx: &mut Transaction, slot: DirSlot, name: &[u8]) -> Result<()>
 /// # Errors
 /// `NotFound`, `NotADirectory`, `NoSpace`, `Corrupt`, `Io`.
 pub fn replace(tx: &mut Transaction, dir: InoId, name: &[u8], inode: InodeNumber, file_type: FileType) -> Result<()> {
-    let dir = Dir::new(tx, dir)?;
-    let mut form = dir.form(tx)?;
-    if form == DirForm::Shortform {
-        if dir.replace_in_shortform(tx, name, inode.0, file_type)? {
-            return Ok(());
-        }
-        dir.shortform_to_block(tx)?;
-        form = DirForm::Block;
-    }
-    let found = dir.find(tx, form, name)?.ok_or(Error::NotFound)?;
-    crate::dabtree::edit::edit(tx, found.data, |e| {
-        data::replace_inode(e, found.offset, name.len(), inode.0, file_type);
-    });
-    Ok(())
+    let replaced = Dir::new(tx, dir).and_then(|dir| dir.replace(tx, name, inode, file_type));
+    located(tx, dir, replaced)
 }
 
 /// Makes a new, empty directory in an inode whose data fork holds nothing.
@@ -326,13 +343,8 @@ pub fn leave_inode(tx: &mut Transaction, dir: InoId) -> Result<()> {
 /// # Errors
 /// `NotADirectory`, `Corrupt`, `Io`.
 pub fn is_empty(tx: &mut Transaction, dir: InoId) -> Result<bool> {
-    let dir = Dir::new(tx, dir)?;
-    match dir.form(tx)? {
-        DirForm::Shortform => dir.shortform_is_empty(tx),
-        DirForm::Block => dir.block_is_empty(tx),
-        // A removal that empties a directory makes it shortform, so what is larger holds something.
-        DirForm::Leaf | DirForm::Node => Ok(false),
-    }
+    let is_empty = Dir::new(tx, dir).and_then(|dir| dir.is_empty(tx));
+    located(tx, dir, is_empty)
 }
 
 /// Most blocks that [`add`] and [`replace`] may allocate.

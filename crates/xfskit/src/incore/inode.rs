@@ -70,6 +70,7 @@ pub struct InodeState {
     pub dir_memory: Option<Box<DirMemory>>,
     /// Bytes at the start of an append-only file that were received: those that it had when it was read, and those
     /// written since without a gap. Behind them there may be a gap that a cache above this library has not written yet.
+    /// Never behind the end of the file. Whoever writes notes it under the lock under which it has written.
     pub received_bytes: AtomicU64,
 }
 
@@ -79,6 +80,11 @@ impl InodeState {
         if offset <= self.received_bytes.load(Ordering::Acquire) {
             self.received_bytes.fetch_max(end, Ordering::AcqRel);
         }
+    }
+
+    /// Notes that the file ends at byte `size` now: what was received behind it is gone.
+    pub fn note_cut(&self, size: u64) {
+        self.received_bytes.fetch_min(size, Ordering::AcqRel);
     }
 
     /// The size of the file for its users, in bytes. The size in the core may be smaller.

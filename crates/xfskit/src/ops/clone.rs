@@ -5,7 +5,8 @@
 //! links 2..n-1   an extent of the source is shared, in place of what the target had there, in each
 //! link n         size and times of the target; times only if the caller does not keep them
 //! ```
-//! Crash behaviour: some extents are shared; blocks behind the target's old end go when it grows or ends.
+//! Crash behaviour: some extents are shared; blocks behind the target's old end go when it grows or ends. An error after
+//! some extents: these are shared, and the size covers them; a copy counts them and says nothing of the error.
 
 use super::Volume;
 use super::contents::Writer;
@@ -17,6 +18,7 @@ use crate::incore::ForkKind;
 use crate::inode::bmap;
 use crate::space::{alloc, refcount};
 use crate::trans::{InoId, InodeFields, Transaction};
+use std::ops::Range;
 use xfskit_ondisk::{Extent, FileBlock, FsBlock, InodeNumber};
 
 /// Bytes that a copy reads at once.
@@ -48,26 +50,29 @@ impl Volume {
         length: u64,
     ) -> caller::Result<()> {
         let span = Span { from: from_offset, to: to_offset, length };
-        self.share([from, to], span, Times::Change)?;
+        self.share([from, to], span, Times::Change, &mut 0)?;
         Ok(self.honour_sync(&self.mount.inode(to)?)?)
     }
 
-    fn share(&self, files: [InodeNumber; 2], span: Span, times: Times) -> Result<()> {
+    /// Shares a range; if that fails, `done` is how many bytes from the first on are shared all the same.
+    fn share(&self, files: [InodeNumber; 2], span: Span, times: Times, done: &mut u64) -> Result<()> {
         if !self.mount.geometry.has_reflink() {
             return Err(Error::NotSupported("this image cannot share blocks (mkfs option reflink=1)"));
         }
-        self.change_maps(files, |tx, [from, to]| {
+        let shared = self.change_maps(files, |tx, [from, to]| {
             check_unprotected(&tx.inode(to).core)?;
-            let Some(span) = check(tx, from, to, span)? else { return Ok(Some(())) };
+            let Some(span) = check(tx, from, to, span)? else { return Ok(Some(Shared::default())) };
             if !grow(tx, to, span.to)? {
                 return Ok(None);
             }
-            share_span(tx, from, to, span)?;
+            let shared = share_span(tx, from, to, span)?;
             if times == Times::Change {
                 touch_contents(tx, to);
             }
-            Ok(Some(()))
-        })
+            Ok(Some(shared))
+        })?;
+        *done = shared.bytes;
+        shared.stopped_by.map_or(Ok(()), |error| self.located(files[1], Err(error)))
     }
 
     /// Whether files can share blocks.
@@ -75,10 +80,12 @@ impl Volume {
         self.mount.geometry.has_reflink()
     }
 
-    /// Copies bytes from one file to another, or within one; returns how many, fewer than asked for only at the end of
-    /// `from`. Blocks are shared where that is possible.
+    /// Copies bytes from one file to another, or within one; returns how many. Fewer than asked for are copied at the
+    /// end of `from`, and where an error stops the copy: to copy the rest meets the error again, if it lasts. Blocks
+    /// are shared where that is possible.
     ///
     /// # Errors
+    /// Only if nothing was copied, or cannot be made durable though the target is synchronous:
     /// `Invalid` when source and target overlap; else as [`Self::clone_range`], [`Self::read_at`] and
     /// [`Self::write_at`].
     pub fn copy_range(
@@ -118,44 +125,73 @@ impl Volume {
         if from == to && span.from.abs_diff(span.to) < length {
             return Err(Error::Invalid("the ranges overlap"));
         }
-        let mut done = self.copy_shared([from, to], Span { length, ..span }, times, span.from + length == size)?;
-        let mut buffer = vec![0; (length - done).min(COPY_BYTES) as usize];
-        while done < length {
-            let most = (length - done).min(COPY_BYTES) as usize;
-            let count = self.read_at(from, span.from + done, &mut buffer[..most])?;
-            if count == 0 {
-                break;
-            }
-            let inode = self.write(to, span.to + done, &buffer[..count], Writer::Caller)?;
-            if times == Times::Change {
-                self.note_write(&inode);
-            }
-            done += count as u64;
+        let mut done = 0;
+        let copied =
+            self.copy_checked([from, to], Span { length, ..span }, times, span.from + length == size, &mut done);
+        // What was copied counts, as with the kernel; what is left meets the error.
+        if done == 0 {
+            copied?;
         }
         self.honour_sync(&self.mount.inode(to)?)?;
         Ok(done)
     }
 
-    /// Shares what can be shared of the beginning of a range; returns how many bytes.
-    fn copy_shared(&self, files: [InodeNumber; 2], span: Span, times: Times, to_end: bool) -> Result<u64> {
+    /// Copies a range; counts in `done` the bytes from the first on that were copied, if it fails too.
+    fn copy_checked(
+        &self,
+        [from, to]: [InodeNumber; 2],
+        span: Span,
+        times: Times,
+        to_end: bool,
+        done: &mut u64,
+    ) -> Result<()> {
+        self.copy_shared([from, to], span, times, to_end, done)?;
+        let mut buffer = vec![0; (span.length - *done).min(COPY_BYTES) as usize];
+        while *done < span.length {
+            let most = (span.length - *done).min(COPY_BYTES) as usize;
+            let count = self.read_at(from, span.from + *done, &mut buffer[..most])?;
+            if count == 0 {
+                break;
+            }
+            let mut written = 0;
+            let result = self.write(to, span.to + *done, &buffer[..count], Writer::Caller, &mut written);
+            *done += if result.is_ok() { count as u64 } else { written as u64 };
+            if times == Times::Change && matches!(result, Ok(_) | Err(Error::Io { .. } | Error::NoSpace)) {
+                self.note_write(&self.mount.inode(to)?);
+            }
+            result?;
+        }
+        Ok(())
+    }
+
+    /// Shares what can be shared of the beginning of a range; `done` is how many bytes.
+    fn copy_shared(
+        &self,
+        files: [InodeNumber; 2],
+        span: Span,
+        times: Times,
+        to_end: bool,
+        done: &mut u64,
+    ) -> Result<()> {
         let block_bytes = self.mount.geometry.block_bytes() as u64;
         let aligned = span.from.is_multiple_of(block_bytes) && span.to.is_multiple_of(block_bytes);
         if !aligned || !self.mount.geometry.has_reflink() {
-            return Ok(0);
+            return Ok(());
         }
         let whole = span.length / block_bytes * block_bytes;
         let all = to_end && span.to + span.length >= self.stat(files[1])?.size;
         let length = if all { span.length } else { whole };
         if length == 0 {
-            return Ok(0);
+            return Ok(());
         }
-        match self.share(files, Span { length, ..span }, times) {
-            Ok(()) => Ok(length),
+        match self.share(files, Span { length, ..span }, times, done) {
+            Ok(()) => *done = length,
             // The AG may have no room for more reference counts, or another thread changed a size meanwhile: bytes can
             // be copied.
-            Err(Error::NoSpace | Error::Invalid(_) | Error::TooLarge) => Ok(0),
-            Err(error) => Err(error),
+            Err(Error::NoSpace | Error::Invalid(_) | Error::TooLarge) => {}
+            Err(error) => return Err(error),
         }
+        Ok(())
     }
 }
 
@@ -184,8 +220,18 @@ fn check(tx: &Transaction, from: InoId, to: InoId, span: Span) -> Result<Option<
     Ok(Some(Span { length, ..span }))
 }
 
-/// Shares a range that was checked; the target is ready to grow.
-fn share_span(tx: &mut Transaction, from: InoId, to: InoId, span: Span) -> Result<()> {
+/// What was shared of a range.
+#[derive(Debug, Default)]
+struct Shared {
+    /// How many bytes from the first on.
+    bytes: u64,
+    /// Why that is not the whole range.
+    stopped_by: Option<Error>,
+}
+
+/// Shares a range that was checked; the target is ready to grow. An error after the first piece leaves what was shared,
+/// and a size that covers it.
+fn share_span(tx: &mut Transaction, from: InoId, to: InoId, span: Span) -> Result<Shared> {
     bmap::set_may_share(tx, from);
     bmap::set_may_share(tx, to);
     // The target's contents are replaced: a crash shows the old ones or these, and never older ones of the source.
@@ -193,24 +239,35 @@ fn share_span(tx: &mut Transaction, from: InoId, to: InoId, span: Span) -> Resul
     let block_bytes = tx.geometry().block_bytes() as u64;
     let (first, target) = (span.from / block_bytes, span.to / block_bytes);
     let end = first + span.length.div_ceil(block_bytes);
-    let mut at = first;
-    while at < end {
-        // Whether blocks are shared is asked in their AG, and no other may be held.
-        next_link(tx)?;
-        let piece = data::piece(tx, from, at, end)?;
-        let place = |block: u64| FileBlock(block - first + target);
-        at = if let BlockState::Shared(block) | BlockState::Written(block) = piece.state {
-            let extent = Extent { file_block: place(at), block, count: piece.count(), unwritten: false };
-            at + share_extent(tx, to, extent)?
-        } else {
-            remove_range(tx, to, place(at)..place(piece.end))?;
-            piece.end
-        };
+    let (mut at, mut stopped_by) = (first, None);
+    while at < end && stopped_by.is_none() {
+        match share_piece(tx, [from, to], at..end, FileBlock(at - first + target)) {
+            Ok(next) => at = next,
+            Err(error) if at == first || tx.is_dirty() => return Err(error),
+            Err(error) => stopped_by = Some(error),
+        }
     }
-    next_link(tx)?;
+    if stopped_by.is_none() {
+        next_link(tx)?;
+    }
+    let bytes = span.length.min((at - first) * block_bytes);
     let core = &mut tx.inode_mut(to, InodeFields::CORE).core;
-    core.size = core.size.max(span.to + span.length);
-    Ok(())
+    core.size = core.size.max(span.to + bytes);
+    Ok(Shared { bytes, stopped_by })
+}
+
+/// Shares the start of some blocks of the source, in a link of its own, or makes a hole as there is in the source.
+/// `place` is the target of the first. Returns where the rest begins.
+fn share_piece(tx: &mut Transaction, [from, to]: [InoId; 2], blocks: Range<u64>, place: FileBlock) -> Result<u64> {
+    // Whether blocks are shared is asked in their AG, and no other may be held.
+    next_link(tx)?;
+    let piece = data::piece(tx, from, blocks.start, blocks.end)?;
+    if let BlockState::Shared(block) | BlockState::Written(block) = piece.state {
+        let extent = Extent { file_block: place, block, count: piece.count(), unwritten: false };
+        return Ok(blocks.start + share_extent(tx, to, extent)?);
+    }
+    remove_range(tx, to, place..place.add(piece.count()))?;
+    Ok(piece.end)
 }
 
 /// Shares the start of one extent, as much as one link can, in place of what the target has there. Returns how many

@@ -4,7 +4,7 @@
 //! no transaction, and begins one only for what does.
 
 use super::Volume;
-use super::map::{END_OF_MAP, link_reservation, next_link, written_behind_end};
+use super::map::{END_OF_MAP, link_reservation, next_link, next_link_with, written_behind_end};
 use super::protected::{check_not_immutable, check_same, check_write, is_append_only};
 use super::times::has_times;
 use crate::data::{self, Source};
@@ -14,6 +14,7 @@ use crate::space;
 use crate::sync::atomic::Ordering;
 use crate::sync::{HeldLock, LockMode, Mutex};
 use crate::trans::{InoId, Transaction};
+use std::ops::Range;
 use std::sync::Arc;
 use xfskit_device::at_once;
 use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_TYPE, flags};
@@ -23,6 +24,8 @@ use xfskit_ondisk::{FileBlock, InodeNumber};
 const DIRECT_BYTES: u64 = 128 << 10;
 /// Most bytes that one transaction maps.
 const MAX_RUN_BYTES: u64 = 64 << 20;
+/// Most runs of dirty blocks that are brought out before readers and writers of the file get its lock.
+const RUNS_UNDER_ONE_LOCK: usize = 32;
 /// Dirty bytes of a file at which the writing thread writes them out.
 const MAX_DIRTY_FILE_BYTES: u64 = 8 << 20;
 
@@ -80,14 +83,37 @@ impl Volume {
     /// Writes `data` at byte `offset` of a file. What it holds is what every later read finds; it is durable after
     /// [`Self::fsync`] or [`Self::sync`], at once if the file has the flag for that (`chattr +S`). A write that is
     /// larger than a few blocks is not one step for a thread that reads at the same time, and of one that fails a part
-    /// may have been done.
+    /// may have been done: [`Self::write_some_at`] says how much.
     ///
     /// # Errors
     /// As [`Self::read_at`]; `NoSpace`, `TooLarge`, `ReadOnly`; `NotPermitted` for an immutable file, and before the
     /// end of an append-only one.
     pub fn write_at(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> caller::Result<()> {
-        let written = self.write(inode, offset, data, Writer::Caller);
-        if let Err(Error::Io { .. } | Error::NoSpace) = written {
+        Ok(self.write_now(inode, offset, data, &mut 0)?)
+    }
+
+    /// As [`Self::write_at`], but an error that comes after a part was written is not returned: returned is how many
+    /// bytes were written, as by the system's `pwrite`. To write the rest meets the error again, if it lasts.
+    ///
+    /// # Errors
+    /// As [`Self::write_at`]; nothing counts as written then.
+    pub fn write_some_at(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> caller::Result<usize> {
+        let mut done = 0;
+        match self.write_now(inode, offset, data, &mut done) {
+            Ok(()) => Ok(data.len()),
+            Err(error) if done == 0 => Err(error.into()),
+            Err(_) => {
+                self.honour_sync(&self.mount.inode(inode)?)?;
+                Ok(done)
+            }
+        }
+    }
+
+    /// Writes on behalf of a caller that asks for it now; if that fails, `done` is how many bytes were written all the
+    /// same.
+    fn write_now(&self, inode: InodeNumber, offset: u64, data: &[u8], done: &mut usize) -> Result<()> {
+        let written = self.write(inode, offset, data, Writer::Caller, done);
+        if *done > 0 || matches!(written, Err(Error::Io { .. } | Error::NoSpace)) {
             // A part may have been written, which whoever compares times must see.
             self.note_write(&self.mount.inode(inode)?);
         }
@@ -95,7 +121,7 @@ impl Volume {
         if !data.is_empty() {
             self.note_write(&inode);
         }
-        Ok(self.honour_sync(&inode)?)
+        self.honour_sync(&inode).inspect_err(|_| *done = 0)
     }
 
     /// As [`Self::write_at`] for a caller that keeps the times of files: a cache that writes later than was
@@ -105,8 +131,8 @@ impl Volume {
     /// # Errors
     /// As [`Self::write_at`].
     pub fn write_keeping_times(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> caller::Result<()> {
-        let inode = self.write(inode, offset, data, Writer::Cache)?;
-        self.bring_out_if_cut(&inode);
+        let inode = self.write(inode, offset, data, Writer::Cache, &mut 0)?;
+        self.bring_out_cut(&inode);
         Ok(self.honour_sync(&inode)?)
     }
 
@@ -126,8 +152,16 @@ impl Volume {
         if is_sync { Ok(self.fsync(inode.number)?) } else { Ok(()) }
     }
 
-    /// Writes, and leaves the times alone.
-    pub(super) fn write(&self, inode: InodeNumber, offset: u64, data: &[u8], writer: Writer) -> Result<Arc<Inode>> {
+    /// Writes, and leaves the times alone. If that fails, `done` is how many bytes from the first on were written all
+    /// the same.
+    pub(super) fn write(
+        &self,
+        inode: InodeNumber,
+        offset: u64,
+        data: &[u8],
+        writer: Writer,
+        done: &mut usize,
+    ) -> Result<Arc<Inode>> {
         if self.mount.options.read_only {
             return Err(Error::ReadOnly);
         }
@@ -149,20 +183,36 @@ impl Volume {
             let (middle, tail) = rest.split_at((last - first) as usize);
             if !head.is_empty() {
                 self.write_buffered(&inode, target(offset), head)?;
+                *done = head.len();
             }
-            let mut done = 0;
-            match self.write_direct(&inode, first, middle, writer, &mut done) {
-                // It asks for space for every block; some may have theirs already.
-                Err(Error::NoSpace) => self.write_in_pieces(&inode, first + done, &middle[done as usize..], writer)?,
-                other => other?,
-            }
+            self.write_whole_blocks(&inode, first, middle, writer, done)?;
             if !tail.is_empty() {
                 self.write_buffered(&inode, target(last), tail)?;
             }
         }
-        inode.state_lock().read().note_received(offset, end);
-        self.relieve_memory(&inode)?;
+        // If this fails, the caller must not go on to write more: it would take memory without a bound.
+        self.relieve_memory(&inode).inspect_err(|_| *done = 0)?;
         Ok(inode)
+    }
+
+    /// Writes many whole blocks, and counts in `done` the bytes that it has written.
+    fn write_whole_blocks(
+        &self,
+        inode: &Arc<Inode>,
+        first: u64,
+        data: &[u8],
+        writer: Writer,
+        done: &mut usize,
+    ) -> Result<()> {
+        let before = *done;
+        match self.write_direct(inode, first, data, writer, done) {
+            // It asks for space for every block; some may have theirs already.
+            Err(Error::NoSpace) => {
+                let written = *done - before;
+                self.write_in_pieces(inode, first + written as u64, &data[written..], writer, done)
+            }
+            other => other,
+        }
     }
 
     /// Writes `data` at the end of a file, wherever that is by then; returns where it was.
@@ -179,7 +229,6 @@ impl Volume {
         // Together they may be more than fits the memory that one file may take.
         for part in data.chunks(MAX_DIRTY_FILE_BYTES as usize) {
             let at = self.write_buffered(&inode, Target::End, part)?;
-            inode.state_lock().read().note_received(at, at + part.len() as u64);
             offset.get_or_insert(at);
             self.note_write(&inode);
             self.relieve_memory(&inode)?;
@@ -191,17 +240,25 @@ impl Volume {
     /// No caller has the file open to write: the free blocks that were set aside for its growth are given back.
     /// Contents that wait in memory stay there, but for those of a file that was made shorter before.
     pub fn finish_writing(&self, inode: InodeNumber) {
-        if let Some(inode) = self.mount.inodes.find(inode) {
-            self.bring_out_if_cut(&inode);
-        }
+        self.bring_out_if_cut(inode);
         space::alloc::close_windows(&self.mount, inode);
+    }
+
+    /// Brings out contents that wait in memory, if they are those of a file that was made shorter before: for a caller
+    /// that does not hear when a program closes a file, and calls this after each write instead of
+    /// [`Self::finish_writing`]. They are not durable then, but become so with whatever is synced next. What cannot be
+    /// brought out goes on waiting, and an fsync reports it.
+    pub fn bring_out_if_cut(&self, inode: InodeNumber) {
+        if let Some(inode) = self.mount.inodes.find(inode) {
+            self.bring_out_cut(&inode);
+        }
     }
 
     /// Brings out what waits of a file that was made shorter since it was last synced. A program may have emptied it to
     /// write it anew: the loss of the old contents becomes durable with whatever another program syncs, and the new
     /// ones must not wait longer than that. The kernel begins to write such a file when it is closed
     /// (`XFS_ITRUNCATED`).
-    fn bring_out_if_cut(&self, inode: &Arc<Inode>) {
+    fn bring_out_cut(&self, inode: &Arc<Inode>) {
         let was_cut = inode.state_lock().read().was_cut;
         if was_cut && let Err(error) = self.write_out(inode) {
             tracing::debug!(inode = inode.number.0, %error, "contents go on waiting, for an fsync that reports this");
@@ -351,28 +408,45 @@ impl Volume {
         // Also after an error something may wait.
         self.mount.dirty_inodes.add(inode);
         self.located(inode.number, result)?;
+        tx.inode(id).note_received(offset, offset + data.len() as u64);
         Ok(offset)
     }
 
-    /// As [`Self::write_buffered`], for more than may wait in memory.
-    fn write_in_pieces(&self, inode: &Arc<Inode>, offset: u64, data: &[u8], writer: Writer) -> Result<()> {
+    /// As [`Self::write_buffered`], for more than may wait in memory; counts in `done` the bytes that it has written.
+    fn write_in_pieces(
+        &self,
+        inode: &Arc<Inode>,
+        offset: u64,
+        data: &[u8],
+        writer: Writer,
+        done: &mut usize,
+    ) -> Result<()> {
         let mut at = offset;
         for piece in data.chunks(DIRECT_BYTES as usize) {
             self.write_buffered(inode, Target::at(at, writer), piece)?;
-            self.relieve_memory(inode)?;
+            // As in `write`.
+            self.relieve_memory(inode).inspect_err(|_| *done = 0)?;
+            *done += piece.len();
             at += piece.len() as u64;
         }
         Ok(())
     }
 
     /// Writes whole blocks to the places that they have or get now; counts in `done` the bytes that it has written.
-    fn write_direct(&self, inode: &Arc<Inode>, offset: u64, data: &[u8], writer: Writer, done: &mut u64) -> Result<()> {
+    fn write_direct(
+        &self,
+        inode: &Arc<Inode>,
+        offset: u64,
+        data: &[u8],
+        writer: Writer,
+        done: &mut usize,
+    ) -> Result<()> {
         let block_log = self.mount.geometry.block_log;
         let (first, end) = (offset >> block_log, (offset + data.len() as u64) >> block_log);
+        let before = *done;
         let mut at = first;
         while at < end {
             self.free_behind_end(inode)?;
-            self.write_out(inode)?;
             let run = at..end.min(at + (MAX_RUN_BYTES >> block_log));
             let reservation = link_reservation(&self.mount).with_more_blocks(run.end - run.start);
             let mut tx = self.begin(reservation)?;
@@ -384,21 +458,49 @@ impl Volume {
                     // A truncation of another thread has failed half-way meanwhile.
                     return Ok(at);
                 }
-                if tx.inode(id).is_settled() {
-                    data::extend(&mut tx, id, offset)?;
-                }
-                if !tx.inode(id).is_settled() {
-                    // Another thread wrote meanwhile, or the zeros behind the old end have to be written out first.
-                    self.mount.dirty_inodes.add(inode);
-                    return Ok(at);
-                }
+                self.settle_for(&mut tx, id, offset, &run)?;
                 let bytes = &data[((at - first) << block_log) as usize..];
-                data::write_out_run(&mut tx, id, run.clone(), Source::Bytes(bytes))
+                let next = data::write_out_run(&mut tx, id, run.clone(), Source::Bytes(bytes))?;
+                tx.inode(id).note_received(at << block_log, next << block_log);
+                Ok(next)
             })();
             at = self.located(inode.number, tx.finish(result))?;
-            *done = (at - first) << block_log;
+            *done = before + ((at - first) << block_log) as usize;
         }
         Ok(())
+    }
+
+    /// Gets a joined file ready for a write of the whole blocks of `run`, which goes on one from byte `offset` on: what
+    /// waits of these blocks is brought out under the lock, in links of the chain at hand, and where the size moves, all
+    /// that waits of the file. Threads that dirty other blocks wait for the lock meanwhile, so they cannot keep this one
+    /// from its write.
+    fn settle_for(&self, tx: &mut Transaction, id: InoId, offset: u64, run: &Range<u64>) -> Result<()> {
+        let blocks = run.end - run.start;
+        if run.end << self.mount.geometry.block_log <= tx.inode(id).core.size {
+            let first = |state: &InodeState| state.dirty.as_ref()?.first_run(FileBlock(run.start), 1);
+            let mut is_first = true;
+            while let Some(dirty) = first(tx.inode(id)).filter(|dirty| dirty.start < run.end) {
+                self.write_out_some(tx, id, FileBlock(dirty.start), (END_OF_MAP, 0))?;
+                next_link(tx)?;
+                is_first = false;
+            }
+            return if is_first { Ok(()) } else { next_link_with(tx, blocks) };
+        }
+        loop {
+            let is_settled = tx.inode(id).is_settled();
+            if is_settled {
+                data::extend(tx, id, offset)?;
+            }
+            // Zeros behind the old end may have to be written out, too.
+            if tx.inode(id).is_settled() {
+                return Ok(());
+            }
+            if is_settled {
+                self.mount.dirty_inodes.add(tx.inode_handle(id));
+            }
+            self.settle(tx, id)?;
+            next_link_with(tx, blocks)?;
+        }
     }
 
     /// Writes out what waits of an inode: all that waited when this was called, however fast other threads add to it.
@@ -415,7 +517,7 @@ impl Volume {
             let mut tx = self.begin(link_reservation(&self.mount).dipping())?;
             let id = tx.join_inode(inode);
             // An inode that was freed meanwhile has nothing to write out: the next turn of the loop sees that.
-            let next = if tx.inode(id).freed { Ok(at) } else { self.write_out_some(&mut tx, id, at, (end, size)) };
+            let next = if tx.inode(id).freed { Ok(at) } else { self.write_out_runs(&mut tx, id, at, (end, size)) };
             at = self.located(inode.number, tx.finish(next))?;
             if at >= end {
                 self.forget_if_clean(inode);
@@ -437,6 +539,27 @@ impl Volume {
             }
         }
         is_clean
+    }
+
+    /// As [`Self::write_out_some`] for some runs, each in a link of the chain at hand. Threads that write to the same
+    /// file take its lock as soon as it is free, and one that waits for it gets it after half a millisecond or so; to
+    /// wait once for each of thousands of runs would take seconds.
+    fn write_out_runs(
+        &self,
+        tx: &mut Transaction,
+        id: InoId,
+        from: FileBlock,
+        goal: (FileBlock, u64),
+    ) -> Result<FileBlock> {
+        let mut at = self.write_out_some(tx, id, from, goal)?;
+        for _ in 1..RUNS_UNDER_ONE_LOCK {
+            if at >= goal.0 {
+                break;
+            }
+            next_link(tx)?;
+            at = self.write_out_some(tx, id, at, goal)?;
+        }
+        Ok(at)
     }
 
     /// Brings out the first dirty run at or behind `from`, and times, and the size if it was the last; what `goal`

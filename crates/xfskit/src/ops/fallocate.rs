@@ -6,7 +6,8 @@
 //! punch             edges are zeroed; extents freed, some in each link; times
 //! zero              edges are zeroed; what is written becomes unwritten, holes are allocated; size and times last
 //! collapse          extents of the range freed; those behind it moved, some in each link; size and times last
-//! insert            size and times; extents moved, some in each link, from the last one on
+//! insert            one more extent must be countable; size and times; extents moved, some in each link, from the
+//!                   last one on
 //! ```
 //! Crash behaviour: some links are done. A file in the middle of a collapse or an insertion has some of its
 //! extents moved and others not, as with the kernel.
@@ -71,9 +72,10 @@ impl Volume {
     ///
     /// # Errors
     /// `Invalid` for an empty range, for parts of blocks where only whole ones will do, for ranges to collapse that
-    /// reach the end of the file and for insertions at it or behind; `TooLarge` beyond 2⁶³ − 1 bytes; `NotPermitted`
-    /// for an immutable file, and for anything but allocation in an append-only one; `IsADirectory`, `ReadOnly`,
-    /// `NoSpace`, `Stale`, `Corrupt`, `Io`.
+    /// reach the end of the file and for insertions at it or behind; `TooLarge` beyond 2⁶³ − 1 bytes, and when the map
+    /// cannot count the extents, of an insertion before anything is changed; `NotPermitted` for an immutable file, and
+    /// for anything but allocation in an append-only one; `IsADirectory`, `ReadOnly`, `NoSpace`, `Stale`, `Corrupt`,
+    /// `Io`.
     pub fn fallocate(&self, inode: InodeNumber, offset: u64, length: u64, what: Fallocate) -> caller::Result<()> {
         Ok(self.allocate_range(inode, what, offset..offset.saturating_add(length), Times::Change)?)
     }
@@ -271,6 +273,7 @@ fn collapse(tx: &mut Transaction, ino: InoId, range: &Span) -> Result<bool> {
         rest = bmap::shift_left(tx, ino, from, range.whole.end.0 - range.whole.start.0)?;
     }
     set_size(tx, ino, size - (range.bytes.end - range.bytes.start));
+    tx.inode(ino).note_cut(tx.inode(ino).core.size);
     Ok(true)
 }
 
@@ -285,6 +288,9 @@ fn insert(tx: &mut Transaction, ino: InoId, range: &Span) -> Result<bool> {
     if last + distance >= MAX_SIZE_BYTES / tx.geometry().block_bytes() as u64 {
         return Err(Error::Invalid("blocks would move behind the largest offset of a file"));
     }
+    // The record that the insertion cuts in two moves last. Whether the map can count the second part is asked before
+    // the first record moves, and of an insertion that cuts none too, as in the kernel.
+    bmap::expect_records(tx, ino, ForkKind::Data, 1)?;
     if !grow(tx, ino, new_size)? {
         return Ok(false);
     }

@@ -66,14 +66,14 @@ pub use xattr::Namespace;
 
 use crate::error::{Error, Result, caller};
 use crate::incore::{Inode, InodeState};
+use crate::inode::located_at;
 use crate::mount::Mount;
-use crate::space::cluster;
 use crate::sync::Mutex;
 use crate::trans::{InoId, Reservation, Transaction};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use xfskit_ondisk::InodeNumber;
 use xfskit_ondisk::dir::is_valid_name;
-use xfskit_ondisk::{BASIC_BLOCK_BYTES, DiskAddress, InodeNumber};
 
 /// The user that a call acts for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -312,12 +312,7 @@ impl Volume {
 
     /// Names the inode that an operation worked on in an error that does not say where the damage is.
     fn located<T>(&self, inode: InodeNumber, result: Result<T>) -> Result<T> {
-        result.map_err(|error| match cluster::locate(&self.mount.geometry, inode) {
-            Ok((address, offset)) => {
-                error.below(DiskAddress(address.0 + offset as u64 / BASIC_BLOCK_BYTES as u64), inode.0)
-            }
-            Err(_) => error,
-        })
+        located_at(&self.mount.geometry, inode, result)
     }
 
     /// As [`Self::join`], `WouldBlock` when another thread holds the lock.

@@ -64,6 +64,7 @@ impl Volume {
             apply(core, change, now, caller, geometry);
             if size < old {
                 tx.inode_memory_mut(ino).was_cut = true;
+                tx.inode(ino).note_cut(size);
             }
             if size <= old {
                 let end = FileBlock(size.div_ceil(tx.geometry().block_bytes() as u64));

@@ -7,10 +7,13 @@
 //! Every operation that changes a name changes the pointer in the same transaction: directly in shortform, by an intent
 //! where the attributes have outgrown it. Two hard links of one name in different directories differ in the value, so
 //! for these attributes the value is part of the key.
+//!
+//! Errors name the file, whose attributes are read, where the caller's transaction is about the directory.
 
 use crate::attr::update::{self, Logging};
 use crate::attr::{self, Attr};
 use crate::error::Result;
+use crate::inode::located;
 use crate::trans::{InoId, Transaction};
 use xfskit_ondisk::attr::{ParentRecord, flags};
 use xfskit_ondisk::limits::Limits;
@@ -32,7 +35,11 @@ fn record(tx: &Transaction, dir: InoId) -> [u8; 12] {
 /// # Errors
 /// `TooLarge`; `Corrupt`, `Io`.
 pub fn expect_room(tx: &mut Transaction, child: InoId) -> Result<()> {
-    if tx.geometry().has_parent() { attr::expect_room(tx, child, std::iter::once(0)) } else { Ok(()) }
+    if !tx.geometry().has_parent() {
+        return Ok(());
+    }
+    let counted = attr::expect_room(tx, child, std::iter::once(0));
+    located(tx, child, counted)
 }
 
 /// Checks that `child` has the pointer for its `name` in `dir`, which is about to go, before anything is changed.
@@ -44,7 +51,8 @@ pub fn verify(tx: &mut Transaction, dir: InoId, name: &[u8], child: InoId) -> Re
         return Ok(());
     }
     let value = record(tx, dir);
-    update::verify(tx, child, &Attr::parent(name, &value))
+    let found = update::verify(tx, child, &Attr::parent(name, &value));
+    located(tx, child, found)
 }
 
 /// `child` was named `name` in `dir`.
@@ -56,7 +64,8 @@ pub fn add(tx: &mut Transaction, dir: InoId, name: &[u8], child: InoId) -> Resul
         return Ok(());
     }
     let value = record(tx, dir);
-    update::set(tx, child, Attr::parent(name, &value), Logging::Logged)
+    let added = update::set(tx, child, Attr::parent(name, &value), Logging::Logged);
+    located(tx, child, added)
 }
 
 /// The name of `child` in `dir` was removed.
@@ -68,7 +77,8 @@ pub fn remove(tx: &mut Transaction, dir: InoId, name: &[u8], child: InoId) -> Re
         return Ok(());
     }
     let value = record(tx, dir);
-    update::remove(tx, child, Attr::parent(name, &value), Logging::Logged)
+    let removed = update::remove(tx, child, Attr::parent(name, &value), Logging::Logged);
+    located(tx, child, removed)
 }
 
 /// The name of `child` moved.
@@ -80,7 +90,8 @@ pub fn replace(tx: &mut Transaction, from: (InoId, &[u8]), to: (InoId, &[u8]), c
         return Ok(());
     }
     let (old, new) = (record(tx, from.0), record(tx, to.0));
-    update::replace_parent(tx, child, Attr::parent(from.1, &old), Attr::parent(to.1, &new))
+    let replaced = update::replace_parent(tx, child, Attr::parent(from.1, &old), Attr::parent(to.1, &new));
+    located(tx, child, replaced)
 }
 
 /// All names of a file: the directory and the name there.

@@ -42,8 +42,10 @@ fn copy_contents(from: &File<'_>, to: &File<'_>) -> EngineResult<u64> {
             Err(Cause::NoMoreData) => break,
             end => end?.min(size),
         };
-        volume.copy_range(from.inode.number(), start, to.inode.number(), start, end.saturating_sub(start))?;
-        at = end;
+        let length = end.saturating_sub(start);
+        let count = volume.copy_range(from.inode.number(), start, to.inode.number(), start, length)?;
+        // Fewer are copied where an error comes next, or where another thread has cut the file.
+        at = if count > 0 { start + count } else { end };
     }
     volume.truncate(to.inode.number(), size)?;
     Ok(size)

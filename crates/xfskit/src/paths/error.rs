@@ -15,6 +15,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// [`kind`](Self::kind) and [`cause`](Self::cause) are for programs, the message is for people. `?` turns the error
 /// into a [`std::io::Error`] of the same kind.
+///
+/// The message says all, so [`source`](std::error::Error::source) is `None`: a report that prints a chain of causes
+/// prints each once.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -26,7 +29,7 @@ pub enum Error {
         /// The path in the image.
         path: Vec<u8>,
         /// Why it failed.
-        source: Cause,
+        r#source: Cause,
     },
     /// A rename failed.
     #[error("rename {} to {}: {source}", Shown(.from), Shown(.to))]
@@ -36,7 +39,7 @@ pub enum Error {
         /// The new one.
         to: Vec<u8>,
         /// Why it failed.
-        source: Cause,
+        r#source: Cause,
     },
     /// A call that concerns no path of the image failed: opening, syncing, closing.
     #[error("{verb} the image: {source}")]
@@ -44,7 +47,7 @@ pub enum Error {
         /// What was to be done.
         verb: &'static str,
         /// Why it failed.
-        source: Cause,
+        r#source: Cause,
     },
     /// A call of the level below failed, by [`Filesystem::volume`](crate::Filesystem::volume): `?` takes its errors.
     #[error(transparent)]
@@ -63,7 +66,14 @@ pub enum Error {
     /// An image cannot be made like this.
     #[cfg(feature = "mkfs")]
     #[error("make the image: {0}")]
-    Make(#[from] xfskit_mkfs::MakeError),
+    Make(xfskit_mkfs::MakeError),
+}
+
+#[cfg(feature = "mkfs")]
+impl From<xfskit_mkfs::MakeError> for Error {
+    fn from(error: xfskit_mkfs::MakeError) -> Self {
+        Self::Make(error)
+    }
 }
 
 impl Error {
@@ -106,6 +116,33 @@ impl Error {
             Self::Make(_) => io::ErrorKind::InvalidInput,
         }
     }
+}
+
+/// The `errno` with which the system call would have failed, of an error of a [`File`](crate::File), and of what `?`
+/// made of an [`Error`] or of a [`volume::Error`](crate::volume::Error). [`std::io::Error::raw_os_error`] is `None`
+/// there, for the message of the system's number alone would name neither path nor damage. Of all other errors it is
+/// the answer here. `None` where neither the engine nor the system gave a number.
+///
+/// ```
+/// use std::io::Write;
+/// # let device = std::sync::Arc::new(xfskit::device::MemoryDevice::new(32 << 20));
+/// # let fs = xfskit::create_on(device, &xfskit::MkfsOptions::new().small())?;
+///
+/// let full = fs.create_file("/log")?.write_all(&[0; 64 << 20]).unwrap_err();
+/// assert_eq!(xfskit::errno_of(&full), Some(28)); // ENOSPC
+///
+/// fn size(fs: &xfskit::Filesystem, path: &str) -> std::io::Result<u64> {
+///     Ok(fs.metadata(path)?.len())
+/// }
+/// let missing = size(&fs, "/none").unwrap_err();
+/// assert_eq!((missing.raw_os_error(), xfskit::errno_of(&missing)), (None, Some(2))); // ENOENT
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn errno_of(error: &io::Error) -> Option<i32> {
+    let within = error.get_ref();
+    let of_call = within.and_then(|within| within.downcast_ref::<Error>()).and_then(Error::cause);
+    let cause = within.and_then(|within| within.downcast_ref::<Cause>()).or(of_call);
+    cause.map(Cause::errno).or_else(|| error.raw_os_error())
 }
 
 /// A path in a message: escaped, and in quotes where it would be lost otherwise.

@@ -9,6 +9,9 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 /// Permissions of new files: those that the system leaves with the usual umask.
 const NEW_FILE: Permissions = Permissions::new(0o644);
 
+/// What is appended at once is accepted or refused as a whole if it is no more than this.
+const APPENDED_AT_ONCE_BYTES: usize = 1 << 20;
+
 /// What to open a file for, as [`std::fs::OpenOptions`].
 ///
 /// ```
@@ -375,17 +378,19 @@ impl Read for File<'_> {
 }
 
 impl Write for File<'_> {
+    /// Writes all of `data`, or fewer bytes where an error stops it, which the write of the rest meets. Of more than
+    /// 1 MiB to append, that much.
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
         self.check_writes()?;
-        let at = match self.appends {
-            true => self.inode.volume().append(self.inode.number(), data)?,
-            false => {
-                self.write_at(data, self.position)?;
-                self.position
-            }
+        let (volume, number) = (self.inode.volume(), self.inode.number());
+        let (at, count) = if self.appends {
+            let part = &data[..data.len().min(APPENDED_AT_ONCE_BYTES)];
+            (volume.append(number, part)?, part.len())
+        } else {
+            (self.position, volume.write_some_at(number, self.position, data)?)
         };
-        self.position = at + data.len() as u64;
-        Ok(data.len())
+        self.position = at + count as u64;
+        Ok(count)
     }
 
     /// Does nothing: what was written is what every reader finds already. [`File::sync_all`] makes it durable.

@@ -475,3 +475,38 @@ fn counters_of_inodes_may_stand_at_their_ends() {
         fs.unmount().unwrap();
     }
 }
+
+/// A rename and a link read the attributes of the file, for its parent pointers: what is wrong there is the file's, and
+/// not that of the directory in whose transaction it is found.
+#[test]
+fn damaged_attributes_are_those_of_the_file_in_a_rename_and_a_link() {
+    let me = Caller::root();
+    let sound = open(&Arc::new(Overlay::new(&SOUND.bytes)), true).unwrap();
+    let mut seen = 0;
+    for block in SOUND.metadata.of(Kind::AttrLeaf) {
+        let owner = u64::from_be_bytes(block.of(&SOUND.bytes)[48..56].try_into().unwrap());
+        let parents = sound.parents(InodeNumber(owner)).unwrap_or_default();
+        let Some((dir, name)) = parents.into_iter().next() else { continue };
+        let checksum = Arc::new(Overlay::new(&SOUND.bytes));
+        let mut bytes = block.of(&SOUND.bytes).to_vec();
+        bytes[block.crc] ^= 0x40;
+        checksum.patch(block.offset, &bytes);
+        let stranger = SOUND.with(block, |bytes| bytes[48..56].copy_from_slice(&7_u64.to_be_bytes()));
+        for device in [checksum, stranger] {
+            let fs = open(&device, false).unwrap();
+            let words = ["disk address", &format!("of owner {owner}:")];
+            // Only some of the blocks lie on the way to the parent pointer.
+            if let Err(error) = fs.rename(dir, &name, dir, b"moved", RenameFlags::default(), &me) {
+                assert_names(&error, &words);
+                seen += 1;
+            }
+            if let Err(error) = fs.link(fs.root(), b"linked", InodeNumber(owner), &me)
+                && error.is_damage()
+            {
+                assert_names(&error, &words);
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen >= 4, "{seen} refusals");
+}

@@ -1,8 +1,8 @@
 //! What a person reads when a call fails.
 
 use crate::image;
-use std::fs;
-use xfskit::{Error, Filesystem, MkfsOptions};
+use std::{fs, io};
+use xfskit::{Error, Filesystem, MkfsOptions, errno_of, volume};
 use xfskit_testkit::scratch;
 
 fn message<T>(result: Result<T, Error>) -> String {
@@ -66,4 +66,77 @@ fn an_image_that_cannot_be_opened_says_why() {
     let lock = fs::File::open(&path).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     assert!(message(Filesystem::open(&path)).contains("in use by another program"));
+}
+
+/// The messages of an error and of all its causes, from the outside in.
+fn chain(error: &(dyn std::error::Error + 'static)) -> Vec<String> {
+    let mut chain = vec![error.to_string()];
+    let mut next = error.source();
+    while let Some(cause) = next {
+        chain.push(cause.to_string());
+        next = cause.source();
+    }
+    chain
+}
+
+/// A program that prints an error and its causes, as reports of `anyhow` and others do, prints each once.
+#[test]
+fn no_error_says_again_what_its_message_contains() {
+    let scratch = scratch();
+    let path = scratch.file("disk.img");
+    let (_, fs) = image(32 << 20);
+    fs.write("/a", "1").unwrap();
+    let io_error = || io::Error::new(io::ErrorKind::TimedOut, "the server does not answer");
+    let device_failed = || volume::Error::Io { offset: 4096, source: io_error() };
+    fs::write(&path, "x".repeat(512)).unwrap();
+    let no_image = Filesystem::open(&path).unwrap_err();
+    let not_empty = xfskit::create(&path, 32 << 20, &MkfsOptions::new().small()).unwrap_err();
+    let folder = scratch.file("folder");
+    fs::create_dir(&folder).unwrap();
+    let errors: Vec<Box<dyn std::error::Error>> = vec![
+        Box::new(fs.read("/none").unwrap_err()),
+        Box::new(fs.rename("/a", "/none/b").unwrap_err()),
+        Box::new(io::Error::from(fs.read("/none").unwrap_err())),
+        Box::new(fs.create_file("/b").unwrap().set_len(u64::MAX).unwrap_err()),
+        Box::new(no_image),
+        Box::new(not_empty),
+        Box::new(Filesystem::open(scratch.file("none")).unwrap_err()),
+        Box::new(Filesystem::open(&folder).unwrap_err()),
+        Box::new(Filesystem::open(path.join("below a file")).unwrap_err()),
+        Box::new(xfskit::create(scratch.file("small"), 1 << 20, &MkfsOptions::new()).unwrap_err()),
+        Box::new(Error::Image { verb: "sync", source: device_failed() }),
+        Box::new(Error::from(device_failed())),
+        Box::new(device_failed()),
+        Box::new(io::Error::from(device_failed())),
+        Box::new(Error::from(xfskit::MakeError::from(io_error()))),
+        Box::new(xfskit_check::CheckError::from(io_error())),
+        Box::new(xfskit::device::OpenError::Io { path: path.clone(), source: io_error() }),
+    ];
+    for error in &errors {
+        let chain = chain(error.as_ref());
+        for (outer, inner) in chain.iter().zip(&chain[1..]) {
+            assert!(!outer.contains(inner.as_str()), "{chain:#?}");
+        }
+    }
+    // What the message contains is there in full.
+    let said = Error::Image { verb: "sync", source: device_failed() }.to_string();
+    assert_eq!(said, "sync the image: I/O error on the device at byte 4096: the server does not answer");
+}
+
+#[test]
+fn the_number_of_an_error_is_that_of_the_system_call() {
+    let (_, fs) = image(32 << 20);
+    fs.write("/a", "1").unwrap();
+    let on_host = scratch();
+    fs::write(on_host.file("a"), "1").unwrap();
+    let numbers = |error: io::Error, host: io::Error| assert_eq!(errno_of(&error), host.raw_os_error(), "{error}");
+    numbers(fs.read("/none").unwrap_err().into(), fs::read(on_host.file("none")).unwrap_err());
+    numbers(fs.create_dir("/a").unwrap_err().into(), fs::create_dir(on_host.file("a")).unwrap_err());
+    numbers(fs.read_dir("/a").err().unwrap().into(), fs::read_dir(on_host.file("a")).err().unwrap());
+    let host = fs::OpenOptions::new().write(true).open(on_host.file("a")).unwrap();
+    let ours = fs.open_with("/a", &xfskit::FileOptions::new().write(true)).unwrap();
+    let refused = rustix::fs::fsetxattr(&host, "bogus.a", b"1", rustix::fs::XattrFlags::empty()).unwrap_err();
+    numbers(ours.set_xattr("bogus.a", "1").unwrap_err(), refused.into());
+    assert_eq!(errno_of(&io::Error::from_raw_os_error(99)), Some(99));
+    assert_eq!(errno_of(&io::Error::other("words")), None);
 }
