@@ -218,22 +218,22 @@ fn share_span(tx: &mut Transaction, from: InoId, to: InoId, span: Span) -> Resul
 fn share_extent(tx: &mut Transaction, to: InoId, extent: Extent) -> Result<u64> {
     let at = extent.file_block;
     let next = bmap::extents(tx, to, ForkKind::Data)?.next_at(at).copied();
-    let old = match next {
-        None => return bmap::share(tx, to, extent),
-        Some(next) if next.file_block > at => {
-            let count = extent.count.min(next.file_block.0 - at.0);
-            return bmap::share(tx, to, Extent { count, ..extent });
-        }
-        Some(old) => old,
-    };
-    let old_block = FsBlock(old.block.0 + (at.0 - old.file_block.0));
-    let count = extent.count.min(old.end().0 - at.0) as u32;
-    let count = refcount::freeable_blocks(tx, old_block, count)?;
-    let count = refcount::freeable_blocks(tx, extent.block, count)?;
-    alloc::lock_pair(tx, old_block, extent.block)?;
+    let old = next.filter(|next| next.file_block <= at);
+    let limit = next.map_or(extent.end(), |next| if old.is_some() { next.end() } else { next.file_block });
+    let mut extent = Extent { count: extent.count.min(limit.0 - at.0), ..extent };
+    // What is taken away and what is put in its place must be the same blocks of the file. So both are measured under
+    // the locks that others need for a change of the references.
+    if let Some(old) = old {
+        let old_block = FsBlock(old.block.0 + (at.0 - old.file_block.0));
+        alloc::lock_pair(tx, old_block, extent.block)?;
+        extent.count = refcount::lock_some(tx, old_block, extent.count as u32)?.into();
+    }
     // A piece of an extent leaves two others beside the new one.
-    bmap::expect_records(tx, to, ForkKind::Data, 2)?;
-    refcount::expect_growth(tx, extent.block, count)?;
-    bmap::remove(tx, to, ForkKind::Data, at, count.into())?;
-    bmap::share(tx, to, Extent { count: count.into(), ..extent })
+    extent.count = bmap::expect_share(tx, to, extent, if old.is_some() { 2 } else { 1 })?.into();
+    if old.is_some() {
+        refcount::expect_growth(tx, extent.block, extent.count as u32)?;
+        bmap::remove(tx, to, ForkKind::Data, at, extent.count)?;
+    }
+    bmap::share(tx, to, extent)?;
+    Ok(extent.count)
 }

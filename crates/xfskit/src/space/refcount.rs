@@ -49,7 +49,8 @@ impl BlockSource<Ag> for OwnSpace {
     }
 }
 
-/// Most records that one step of a free touches.
+/// Most records that one step of a free touches. A step is measured to take half of them: the same transaction may have
+/// split two by another step.
 const MAX_RECORDS: usize = 16;
 /// References that are no longer counted.
 const SATURATED: u32 = u32::MAX;
@@ -118,10 +119,23 @@ pub fn freeable_blocks(tx: &mut Transaction, block: FsBlock, count: u32) -> Resu
     if !tx.geometry().has_reflink() {
         return Ok(count);
     }
-    let (ag, start) = alloc::lock_extent(tx, block, count)?;
-    let step = step(tx, ag, FreeExtent { start, count })?;
+    let (ag, step) = measure(tx, block, count)?;
     ag.release(tx);
     Ok(step)
+}
+
+/// As [`freeable_blocks`], for blocks that lose or get a reference each. The AG stays locked, so that the answer holds.
+///
+/// # Errors
+/// `Corrupt`, `Io`, `WouldBlock` as [`super::free()`].
+pub fn lock_some(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<u32> {
+    measure(tx, block, count).map(|(_, step)| step)
+}
+
+fn measure(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<(Ag, u32)> {
+    let (ag, start) = alloc::lock_extent(tx, block, count)?;
+    let step = step(tx, ag, FreeExtent { start, count });
+    Ok((ag, below_agf(tx, ag.number, step)?))
 }
 
 /// How many blocks of the extent have few enough records for one call of [`decrease`]; at least one.
@@ -274,6 +288,17 @@ pub fn expect_growth(tx: &mut Transaction, block: FsBlock, count: u32) -> Result
     let blocks = 2 * tx.mount().limits.refcount_levels;
     alloc::expect_blocks(tx, ag, blocks)?;
     if reservation::is_short(tx, ag) { Err(Error::NoSpace) } else { Ok(()) }
+}
+
+/// Adds a reference to each of `count` blocks, which [`lock_some`] found to be few enough in this transaction.
+///
+/// # Errors
+/// `NoSpace` when the tree cannot grow; `Corrupt`, `Io`.
+pub fn increase(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<()> {
+    let (ag, start) = alloc::lock_extent(tx, block, count)?;
+    free_list::fix(tx, ag, None)?;
+    let done = change(tx, ag, FreeExtent { start, count }, CountChange::Increase);
+    below_agf(tx, ag.number, done).map(|_| ())
 }
 
 /// Adds a reference to the first of `count` blocks, to as many as one transaction should; returns how many.

@@ -1,5 +1,6 @@
 //! Operations on the extent maps of files: against a model of bytes, the kernel and xfs_repair.
 
+mod clones;
 mod cuts;
 mod kernel;
 mod model;

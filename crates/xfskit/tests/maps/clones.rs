@@ -1,0 +1,85 @@
+//! Clones that end before their time: by an error, and by a power cut, after which the kernel recovers the log.
+
+use super::stress::Image;
+use xfskit::error_tags::{BMAP_SHARE, ROLL};
+use xfskit::ondisk::InodeNumber;
+use xfskit::volume::{Caller, NewFile, Volume};
+use xfskit_testkit::kernel_mount;
+
+const BLOCK: u64 = 4096;
+const BLOCKS: u64 = 100;
+
+fn make(fs: &Volume, name: &str) -> InodeNumber {
+    fs.create(fs.root(), name.as_bytes(), &NewFile::file(0o644), &Caller::root()).unwrap().inode
+}
+
+/// Bytes of which none is zero, and which differ from block to block.
+fn pattern() -> Vec<u8> {
+    (0..BLOCKS).flat_map(|block| [block as u8 + 1; BLOCK as usize]).collect()
+}
+
+/// Two files that share all their blocks. Further files share some of them, and so the blocks of the second, once they
+/// have lost a reference, have more records of reference counts than one link takes.
+fn twins(fs: &Volume) -> [InodeNumber; 2] {
+    let [source, target, third, fourth, fifth] = ["s", "t", "u", "v", "w"].map(|name| make(fs, name));
+    fs.write_at(source, 0, &pattern()).unwrap();
+    fs.sync().unwrap();
+    assert_eq!(fs.file_extents(source).unwrap().len(), 1);
+    for other in [target, third] {
+        fs.clone_range(source, 0, other, 0, 0).unwrap();
+    }
+    for (at, block) in [20, 30, 40, 41].into_iter().enumerate() {
+        fs.clone_range(source, block * BLOCK, fourth, 2 * at as u64 * BLOCK, BLOCK).unwrap();
+    }
+    fs.clone_range(source, 41 * BLOCK, fifth, 0, BLOCK).unwrap();
+    fs.sync().unwrap();
+    [source, target]
+}
+
+fn clone_middle(fs: &Volume, [source, target]: [InodeNumber; 2]) -> xfskit::volume::Result<()> {
+    fs.clone_range(source, 10 * BLOCK, target, 10 * BLOCK, 40 * BLOCK)
+}
+
+/// Blocks of the target that have other bytes than it had and was to get, which are the same.
+fn lost_blocks(found: &[u8]) -> Vec<usize> {
+    let expected = pattern();
+    assert_eq!(found.len(), expected.len());
+    let blocks = found.chunks(BLOCK as usize).zip(expected.chunks(BLOCK as usize)).enumerate();
+    blocks.filter(|(_, (found, expected))| found != expected).map(|(block, _)| block).collect()
+}
+
+#[test]
+fn a_clone_that_fails_leaves_no_hole_where_there_were_contents() {
+    let image = Image::new(64, &[]);
+    let fs = image.open();
+    let files = twins(&fs);
+    fs.mount().error_tags.arm(BMAP_SHARE, 2);
+    clone_middle(&fs, files).unwrap_err();
+    fs.mount().journal.check().unwrap();
+    let mut found = vec![0; (BLOCKS * BLOCK) as usize];
+    assert_eq!(fs.read_at(files[1], 0, &mut found).unwrap(), found.len());
+    image.close(fs);
+    assert_eq!(lost_blocks(&found), []);
+}
+
+#[test]
+fn a_clone_that_the_power_cuts_leaves_no_hole_where_there_were_contents() {
+    for links in 1.. {
+        let image = Image::new(64, &[]);
+        let fs = image.open();
+        let files = twins(&fs);
+        fs.mount().error_tags.arm(ROLL, links);
+        let done = clone_middle(&fs, files);
+        if fs.mount().journal.check().is_ok() {
+            done.unwrap();
+            assert!(links > 3, "a clone of several links");
+            break;
+        }
+        drop(fs);
+        let Some(kernel) = kernel_mount(&image.path) else { return };
+        let found = std::fs::read(kernel.path().join("t")).unwrap();
+        kernel.unmount();
+        image.assert_sound();
+        assert_eq!(lost_blocks(&found), [], "after link {links}");
+    }
+}
