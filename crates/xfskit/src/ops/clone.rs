@@ -9,7 +9,7 @@
 
 use super::Volume;
 use super::contents::Writer;
-use super::map::{Times, grow, next_link, remove_range, touch_contents};
+use super::map::{Times, grow, next_link, next_link_with, remove_range, touch_contents};
 use super::protected::check_unprotected;
 use crate::data::{self, BlockState, MAX_SIZE_BYTES};
 use crate::error::{Error, Result, caller};
@@ -195,8 +195,9 @@ fn share_span(tx: &mut Transaction, from: InoId, to: InoId, span: Span) -> Resul
     let end = first + span.length.div_ceil(block_bytes);
     let mut at = first;
     while at < end {
-        // Whether blocks are shared is asked in their AG, and no other may be held.
-        next_link(tx)?;
+        // Whether blocks are shared is asked in their AG, and no other may be held. What is freed and what is shared may
+        // each make the reference counts grow.
+        next_link_with(tx, refcount::growth(&tx.mount().limits).into())?;
         let piece = data::piece(tx, from, at, end)?;
         let place = |block: u64| FileBlock(block - first + target);
         at = if let BlockState::Shared(block) | BlockState::Written(block) = piece.state {
@@ -231,7 +232,6 @@ fn share_extent(tx: &mut Transaction, to: InoId, extent: Extent) -> Result<u64> 
     // A piece of an extent leaves two others beside the new one.
     extent.count = bmap::expect_share(tx, to, extent, if old.is_some() { 2 } else { 1 })?.into();
     if old.is_some() {
-        refcount::expect_growth(tx, extent.block, extent.count as u32)?;
         bmap::remove(tx, to, ForkKind::Data, at, extent.count)?;
     }
     bmap::share(tx, to, extent)?;

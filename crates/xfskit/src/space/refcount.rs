@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use std::mem::offset_of;
 use xfskit_ondisk::ag::Agf;
 use xfskit_ondisk::btree::{FreeExtent, REFCOUNT_COW, Refcount, Refcountbt};
+use xfskit_ondisk::limits::Limits;
 use xfskit_ondisk::{AgBlock, FsBlock};
 
 tree_buffer! {
@@ -278,16 +279,22 @@ fn lock_step(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<(Ag, Fr
     Ok((ag, FreeExtent { start, count }))
 }
 
-/// Locks the AG of blocks that are about to be shared and checks that its tree can take on records for them.
+/// Blocks that an AG's tree may grow by when the references of one extent change: a new record at each end of it.
+pub fn growth(limits: &Limits) -> u32 {
+    2 * limits.refcount_levels
+}
+
+/// Locks the AG of blocks that are about to be shared and checks that its tree can take on records for them, after one
+/// other extent of the AG has lost a reference.
 ///
 /// # Errors
 /// `NoSpace`, `WouldBlock` as [`super::free()`]; `Corrupt`, `Io`.
 pub fn expect_growth(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<()> {
     let (ag, _) = alloc::lock_extent(tx, block, count)?;
-    // A new record at each end of what is shared.
-    let blocks = 2 * tx.mount().limits.refcount_levels;
-    alloc::expect_blocks(tx, ag, blocks)?;
-    if reservation::is_short(tx, ag) { Err(Error::NoSpace) } else { Ok(()) }
+    alloc::expect_blocks(tx, ag, 2 * growth(&tx.mount().limits))?;
+    // Both changes may empty the free list.
+    let refills = 2 * free_list::needed(tx, ag);
+    if reservation::is_short(tx, ag, refills) { Err(Error::NoSpace) } else { Ok(()) }
 }
 
 /// Adds a reference to each of `count` blocks, which [`lock_some`] found to be few enough in this transaction.

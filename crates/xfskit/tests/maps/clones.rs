@@ -28,7 +28,7 @@ fn twins(fs: &Volume) -> [InodeNumber; 2] {
     for other in [target, third] {
         fs.clone_range(source, 0, other, 0, 0).unwrap();
     }
-    for (at, block) in [20, 30, 40, 41].into_iter().enumerate() {
+    for (at, block) in [20, 30, 40, 41, 44, 46].into_iter().enumerate() {
         fs.clone_range(source, block * BLOCK, fourth, 2 * at as u64 * BLOCK, BLOCK).unwrap();
     }
     fs.clone_range(source, 41 * BLOCK, fifth, 0, BLOCK).unwrap();

@@ -1,6 +1,7 @@
 //! Operations on the extent maps of files: against a model of bytes, the kernel and xfs_repair.
 
 mod clones;
+mod clones_without_space;
 mod cuts;
 mod kernel;
 mod model;

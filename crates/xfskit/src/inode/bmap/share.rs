@@ -37,18 +37,21 @@ pub fn forget_sharing(tx: &mut Transaction, ino: InoId) -> Result<()> {
 /// this one by [`share`]. That makes `added` records of the map more, with what the caller does to it before.
 ///
 /// # Errors
-/// `NoSpace`, `TooLarge` when the map could not grow; `WouldBlock` when the transaction has locked another AG and
+/// `NoSpace` when the map or the AG's reference counts could not grow, `TooLarge`; `WouldBlock` when the transaction has locked another AG and
 /// another transaction this one; `Corrupt`, `Io`.
 pub fn expect_share(tx: &mut Transaction, ino: InoId, extent: Extent, added: usize) -> Result<u32> {
     tx.mount().error_tags.fail(BMAP_SHARE)?;
     expect_records(tx, ino, ForkKind::Data, added)?;
-    refcount::lock_some(tx, extent.block, extent.count as u32)
+    let count = refcount::lock_some(tx, extent.block, extent.count as u32)?;
+    refcount::expect_growth(tx, extent.block, count)?;
+    Ok(count)
 }
 
-/// Maps blocks of another file into a hole of this one, as many as [`expect_share`] has said in this transaction.
+/// Maps blocks of another file into a hole of this one, as many as [`expect_share`] has said in this transaction. What
+/// was there before may have been unmapped since: nothing is asked that could be refused now.
 ///
 /// # Errors
-/// `NoSpace` when the AG's reference counts could not grow, before anything was changed; `Corrupt`, `Io`.
+/// `Corrupt`, `Io`.
 pub fn share(tx: &mut Transaction, ino: InoId, extent: Extent) -> Result<()> {
     let fork = ForkKind::Data;
     let list = extents(tx, ino, fork)?;
@@ -56,7 +59,6 @@ pub fn share(tx: &mut Transaction, ino: InoId, extent: Extent) -> Result<()> {
     let is_hole = list.get(index).is_none_or(|next| next.file_block >= extent.end());
     ensure_on_disk!(is_hole, "extent map", "blocks are shared into a hole", "{extent:?}");
     let count = extent.count as u32;
-    refcount::expect_growth(tx, extent.block, count)?;
     refcount::increase(tx, extent.block, count)?;
     rewrite(tx, ino, fork, index..index, &[extent])?;
     count_blocks(tx, ino, extent.count as i64)?;
