@@ -1,9 +1,9 @@
 //! Lets files share blocks, and copies between files.
 //!
 //! ```text
-//! link 1         both files say that they may share blocks
+//! link 1         both files say that they may share blocks; times of the target, unless the caller keeps them
 //! links 2..n-1   an extent of the source is shared, in place of what the target had there, in each
-//! link n         size and times of the target; times only if the caller does not keep them
+//! link n         size of the target
 //! ```
 //! Crash behaviour: some extents are shared; blocks behind the target's old end go when it grows or ends.
 
@@ -62,10 +62,11 @@ impl Volume {
             if !grow(tx, to, span.to)? {
                 return Ok(None);
             }
-            share_span(tx, from, to, span)?;
+            // The next link commits them, before any contents change.
             if times == Times::Change {
                 touch_contents(tx, to);
             }
+            share_span(tx, from, to, span)?;
             Ok(Some(()))
         })
     }

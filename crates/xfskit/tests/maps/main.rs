@@ -11,3 +11,4 @@ mod scale;
 #[path = "../stress/mod.rs"]
 mod stress;
 mod threads;
+mod times;
