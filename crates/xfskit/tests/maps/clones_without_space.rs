@@ -74,3 +74,85 @@ fn shared_blocks_in_a_short_ag_are_refused_and_the_filesystem_lives() {
         image.close(fs);
     }
 }
+
+/// A file of `extents` written extents of one block.
+fn scattered(fs: &Volume, name: &str, extents: u64) -> InodeNumber {
+    let file = make(fs, name);
+    for at in (0..2 * extents).step_by(256) {
+        fs.write_at(file, at * BLOCK, &vec![5; 256 * BLOCK as usize]).unwrap();
+    }
+    fs.sync().unwrap();
+    for block in 0..extents {
+        fs.fallocate(file, (2 * block + 1) * BLOCK, BLOCK, Fallocate::PunchHole).unwrap();
+    }
+    fs.sync().unwrap();
+    file
+}
+
+/// Takes all blocks that an ordinary operation can have.
+fn fill(fs: &Volume, filler: InodeNumber) {
+    let (mut end, mut step) = (0, 4096 * BLOCK);
+    while step >= BLOCK {
+        match fs.fallocate(filler, end, step, Fallocate::Allocate) {
+            Ok(()) => end += step,
+            Err(Error::NoSpace) => {
+                fs.truncate(filler, end).unwrap();
+                step /= 4;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    fs.sync().unwrap();
+}
+
+/// Clones take no blocks for contents. What they take for trees must not be what removals need.
+fn fill_and_clone(image: &Image, extents: u64, clones: usize) {
+    let fs = image.open();
+    let source = scattered(&fs, "source", extents);
+    let (filler, clones) = (make(&fs, "filler"), files(&fs, clones));
+    fs.sync().unwrap();
+    fill(&fs, filler);
+    let cloned = clones.into_iter().try_for_each(|clone| fs.clone_range(source, 0, clone, 0, 0));
+    assert!(matches!(cloned, Err(Error::NoSpace)), "{cloned:?}");
+    expect_alive(&fs, "a clone that was refused");
+    fs.truncate(filler, 0).unwrap();
+    fs.unlink(fs.root(), b"source", &Caller::root()).unwrap();
+    image.close(fs);
+}
+
+#[test]
+fn clones_on_a_full_image_are_refused_and_the_filesystem_lives() {
+    fill_and_clone(&Image::new(64, &[('m', "rmapbt=1"), ('d', "agcount=1")]), 4000, 100);
+}
+
+#[test]
+fn a_full_image_of_several_ags_lives_and_can_be_emptied_after_clones() {
+    fill_and_clone(&Image::new(512, &[]), 8000, 600);
+}
+
+/// The trees of reverse mappings take more blocks than are set aside for them, and the superblock counts these as free.
+#[test]
+fn what_is_accepted_beside_many_reverse_mappings_reaches_the_device() {
+    for opened_anew in [false, true] {
+        let image = Image::new(64, &[('m', "rmapbt=1"), ('d', "agcount=1")]);
+        let mut fs = image.open();
+        let source = scattered(&fs, "source", 4000);
+        let (file, clones) = (make(&fs, "file"), files(&fs, 16));
+        for clone in &clones {
+            fs.clone_range(source, 0, *clone, 0, 0).unwrap();
+        }
+        if opened_anew {
+            image.close(fs);
+            fs = image.open();
+        }
+        let mut writes = (0..).map(|block| fs.write_at(file, 2 * block * BLOCK, &[6; BLOCK as usize]));
+        let refused = writes.find_map(Result::err);
+        assert!(matches!(refused, Some(Error::NoSpace)), "{refused:?}");
+        fs.sync().unwrap();
+        expect_alive(&fs, "a full image");
+        for clone in 0..clones.len() {
+            fs.unlink(fs.root(), format!("clone-{clone}").as_bytes(), &Caller::root()).unwrap();
+        }
+        image.close(fs);
+    }
+}

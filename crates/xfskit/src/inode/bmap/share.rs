@@ -59,9 +59,9 @@ pub fn share(tx: &mut Transaction, ino: InoId, extent: Extent) -> Result<()> {
     let is_hole = list.get(index).is_none_or(|next| next.file_block >= extent.end());
     ensure_on_disk!(is_hole, "extent map", "blocks are shared into a hole", "{extent:?}");
     let count = extent.count as u32;
-    refcount::increase(tx, extent.block, count)?;
     rewrite(tx, ino, fork, index..index, &[extent])?;
     count_blocks(tx, ino, extent.count as i64)?;
+    refcount::increase(tx, extent.block, count)?;
     if let Some((ag, start)) = tx.geometry().split_fs_block(extent.block) {
         let mapping = owner(tx, ino, fork, extent.file_block).rmap(start, count);
         rmap_change::map(tx, ag, mapping)?;
