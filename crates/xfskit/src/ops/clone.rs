@@ -33,7 +33,7 @@ struct Span {
 impl Volume {
     /// Lets `to` share the blocks of `length` bytes of `from`; 0 means up to the end of `from`. By the rules of Linux's
     /// `FICLONERANGE`: both offsets begin a block, and so does the end unless it is the end of `from` and lies at or
-    /// behind the end of `to`.
+    /// behind the end of `to`. From the end of `from` on there is nothing to share, whatever the offsets.
     ///
     /// # Errors
     /// `NotSupported` without the reflink feature; `Invalid` for ranges that break the rules or overlap; `NotPermitted`
@@ -164,13 +164,14 @@ impl Volume {
 fn check(tx: &Transaction, from: InoId, to: InoId, span: Span) -> Result<Option<Span>> {
     let block_bytes = tx.geometry().block_bytes() as u64;
     let (from_size, to_size) = (tx.inode(from).core.size, tx.inode(to).core.size);
-    if !span.from.is_multiple_of(block_bytes) || !span.to.is_multiple_of(block_bytes) {
-        return Err(Error::Invalid("shared ranges begin with a block"));
-    }
     let left = from_size.checked_sub(span.from).ok_or(Error::Invalid("the range lies behind the end of the file"))?;
     let length = if span.length == 0 { left } else { span.length };
+    // The kernel does not ask where no bytes lie.
     if length == 0 {
         return Ok(None);
+    }
+    if !span.from.is_multiple_of(block_bytes) || !span.to.is_multiple_of(block_bytes) {
+        return Err(Error::Invalid("shared ranges begin with a block"));
     }
     if length > left {
         return Err(Error::Invalid("the range reaches behind the end of the file"));

@@ -130,6 +130,23 @@ fn a_full_image_of_several_ags_lives_and_can_be_emptied_after_clones() {
     fill_and_clone(&Image::new(512, &[]), 8000, 600);
 }
 
+#[test]
+fn a_file_that_shares_its_last_block_can_be_made_shorter_on_a_full_image() {
+    let image = Image::new(64, &[]);
+    let fs = image.open();
+    let (source, target, filler) = (make(&fs, "source"), make(&fs, "target"), make(&fs, "filler"));
+    fs.write_at(source, 0, &[7; BLOCK as usize]).unwrap();
+    fs.clone_range(source, 0, target, 0, 0).unwrap();
+    fill(&fs, filler);
+    fs.truncate(target, 100).unwrap();
+    fs.truncate(filler, 0).unwrap();
+    fs.truncate(target, 200).unwrap();
+    let mut found = [7; 200];
+    assert_eq!(fs.read_at(target, 0, &mut found).unwrap(), 200);
+    assert_eq!((&found[..100], &found[100..]), (&[7; 100][..], &[0; 100][..]));
+    image.close(fs);
+}
+
 /// The trees of reverse mappings take more blocks than are set aside for them, and the superblock counts these as free.
 #[test]
 fn what_is_accepted_beside_many_reverse_mappings_reaches_the_device() {
