@@ -21,6 +21,8 @@ pub struct AgState {
     inodes: AtomicU64,
     /// The block of the inobt's leaf that was used last; under the AGI's lock it is a leaf of the tree.
     inobt_leaf: AtomicU64,
+    /// Blocks that the rmapbt has beyond what the AG holds back for it; exact once the AGF was read.
+    rmap_excess: AtomicU32,
     /// Transactions that hold the AGF and look for space in other AGs.
     waiting_holders: AtomicU32,
     busy: Mutex<Busy>,
@@ -67,6 +69,7 @@ impl Default for AgState {
             space: AtomicU64::new(UNKNOWN),
             inodes: AtomicU64::new(UNKNOWN),
             inobt_leaf: AtomicU64::new(UNKNOWN),
+            rmap_excess: AtomicU32::new(0),
             waiting_holders: AtomicU32::new(0),
             busy: Mutex::default(),
             discards: Mutex::default(),
@@ -195,6 +198,12 @@ impl AgState {
 
     pub(crate) fn remember_space(&self, free_blocks: u32, longest: u32) {
         self.space.store(pack(free_blocks, longest), Ordering::Relaxed);
+    }
+
+    /// Remembers how many blocks the rmapbt has beyond what is held back for it; returns by how many that is more. The
+    /// AGF is locked.
+    pub(crate) fn remember_rmap_excess(&self, blocks: u32) -> i64 {
+        i64::from(blocks) - i64::from(self.rmap_excess.swap(blocks, Ordering::AcqRel))
     }
 
     pub(crate) fn remember_inodes(&self, inodes: u32, free: u32) {

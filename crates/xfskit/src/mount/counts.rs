@@ -2,8 +2,11 @@
 //! a crash they are summed up from the AGs ("lazy counters").
 //!
 //! ```text
-//! free blocks = shared + what the slots of threads keep      inodes = at opening + what the slots counted
+//! free blocks = shared + what the slots of threads keep + in trees      inodes = at opening + what the slots counted
 //! ```
+//! Blocks of reverse mapping trees count as free in the superblock. As many as AGs hold back for them are set aside in
+//! any case; those beyond that are in trees, and nobody can reserve them.
+//!
 //! Most transactions reserve blocks and use none of them. While many blocks are free, a reservation that is given back
 //! stays with the slot of its thread for the next transaction ([`Credits`]). A thread that finds too few blocks
 //! collects the slots' credits before it gives up.
@@ -15,8 +18,9 @@ use crate::sync::{Mutex, Padded, THREAD_SLOTS, thread_slot};
 /// Free blocks and inodes of the whole filesystem.
 #[derive(Debug)]
 pub struct SpaceCounts {
-    /// Free blocks minus those that running transactions have reserved and those that slots keep.
+    /// Free blocks minus those that running transactions have reserved, those that slots keep, and those in trees.
     shared: Padded<AtomicI64>,
+    in_trees: AtomicI64,
     kept: Credits,
     /// Held while blocks move from the slots to `shared`. Otherwise a thread could find them in neither place and give
     /// up.
@@ -66,6 +70,7 @@ impl SpaceCounts {
         let slot_limit = free_blocks / KEPT_SHARE / THREAD_SLOTS as u64;
         Self {
             shared: Padded(AtomicI64::new(free_blocks as i64)),
+            in_trees: AtomicI64::new(0),
             kept: Credits::new(slot_limit.min(MAX_KEPT)),
             collecting: Mutex::default(),
             set_aside: set_aside as i64,
@@ -84,7 +89,7 @@ impl SpaceCounts {
             slot.inodes.store(0, Ordering::Release);
             slot.free_inodes.store(0, Ordering::Release);
         }
-        self.shared.store(free_blocks as i64, Ordering::Release);
+        self.shared.store(free_blocks as i64 - self.in_trees.load(Ordering::Acquire), Ordering::Release);
         self.inodes.store(inodes, Ordering::Release);
         self.free_inodes.store(free_inodes, Ordering::Release);
     }
@@ -123,14 +128,26 @@ impl SpaceCounts {
         }
     }
 
-    /// Free blocks; exact when no transaction runs.
+    /// Trees whose blocks count as free have so many more of them, beyond what is set aside, or fewer.
+    pub fn count_in_trees(&self, change: i64) {
+        if change != 0 {
+            self.in_trees.fetch_add(change, Ordering::AcqRel);
+            self.shared.fetch_sub(change, Ordering::AcqRel);
+        }
+    }
+
+    /// Free blocks as the superblock counts them; exact when no transaction runs.
     pub fn free_blocks(&self) -> u64 {
-        (self.shared.load(Ordering::Acquire) + self.kept.total() as i64).max(0) as u64
+        (self.reservable() + self.in_trees.load(Ordering::Acquire)).max(0) as u64
+    }
+
+    fn reservable(&self) -> i64 {
+        self.shared.load(Ordering::Acquire) + self.kept.total() as i64
     }
 
     /// Free blocks that an ordinary operation may have.
     pub fn usable_blocks(&self) -> u64 {
-        (self.free_blocks() as i64 - self.set_aside - self.reserve_pool).max(0) as u64
+        (self.reservable() - self.set_aside - self.reserve_pool).max(0) as u64
     }
 
     /// Whether an ordinary operation finds fewer free blocks than `count`.

@@ -1,16 +1,16 @@
 //! Lets files share blocks, and copies between files.
 //!
 //! ```text
-//! link 1         both files say that they may share blocks
+//! link 1         both files say that they may share blocks; times of the target, unless the caller keeps them
 //! links 2..n-1   an extent of the source is shared, in place of what the target had there, in each
-//! link n         size and times of the target; times only if the caller does not keep them
+//! link n         size of the target
 //! ```
 //! Crash behaviour: some extents are shared; blocks behind the target's old end go when it grows or ends. An error after
 //! some extents: these are shared, and the size covers them; a copy counts them and says nothing of the error.
 
 use super::Volume;
 use super::contents::Writer;
-use super::map::{Times, grow, next_link, remove_range, touch_contents};
+use super::map::{Times, grow, next_link, next_link_with, remove_range, touch_contents};
 use super::protected::check_unprotected;
 use crate::data::{self, BlockState, MAX_SIZE_BYTES};
 use crate::error::{Error, Result, caller};
@@ -35,7 +35,7 @@ struct Span {
 impl Volume {
     /// Lets `to` share the blocks of `length` bytes of `from`; 0 means up to the end of `from`. By the rules of Linux's
     /// `FICLONERANGE`: both offsets begin a block, and so does the end unless it is the end of `from` and lies at or
-    /// behind the end of `to`.
+    /// behind the end of `to`. From the end of `from` on there is nothing to share, whatever the offsets.
     ///
     /// # Errors
     /// `NotSupported` without the reflink feature; `Invalid` for ranges that break the rules or overlap; `NotPermitted`
@@ -65,11 +65,11 @@ impl Volume {
             if !grow(tx, to, span.to)? {
                 return Ok(None);
             }
-            let shared = share_span(tx, from, to, span)?;
+            // The next link commits them, before any contents change.
             if times == Times::Change {
                 touch_contents(tx, to);
             }
-            Ok(Some(shared))
+            Ok(Some(share_span(tx, from, to, span)?))
         })?;
         *done = shared.bytes;
         shared.stopped_by.map_or(Ok(()), |error| self.located(files[1], Err(error)))
@@ -199,13 +199,14 @@ impl Volume {
 fn check(tx: &Transaction, from: InoId, to: InoId, span: Span) -> Result<Option<Span>> {
     let block_bytes = tx.geometry().block_bytes() as u64;
     let (from_size, to_size) = (tx.inode(from).core.size, tx.inode(to).core.size);
-    if !span.from.is_multiple_of(block_bytes) || !span.to.is_multiple_of(block_bytes) {
-        return Err(Error::Invalid("shared ranges begin with a block"));
-    }
     let left = from_size.checked_sub(span.from).ok_or(Error::Invalid("the range lies behind the end of the file"))?;
     let length = if span.length == 0 { left } else { span.length };
+    // The kernel does not ask where no bytes lie.
     if length == 0 {
         return Ok(None);
+    }
+    if !span.from.is_multiple_of(block_bytes) || !span.to.is_multiple_of(block_bytes) {
+        return Err(Error::Invalid("shared ranges begin with a block"));
     }
     if length > left {
         return Err(Error::Invalid("the range reaches behind the end of the file"));
@@ -259,8 +260,9 @@ fn share_span(tx: &mut Transaction, from: InoId, to: InoId, span: Span) -> Resul
 /// Shares the start of some blocks of the source, in a link of its own, or makes a hole as there is in the source.
 /// `place` is the target of the first. Returns where the rest begins.
 fn share_piece(tx: &mut Transaction, [from, to]: [InoId; 2], blocks: Range<u64>, place: FileBlock) -> Result<u64> {
-    // Whether blocks are shared is asked in their AG, and no other may be held.
-    next_link(tx)?;
+    // Whether blocks are shared is asked in their AG, and no other may be held. What is freed and what is shared may each
+    // make the reference counts grow.
+    next_link_with(tx, refcount::growth(&tx.mount().limits).into())?;
     let piece = data::piece(tx, from, blocks.start, blocks.end)?;
     if let BlockState::Shared(block) | BlockState::Written(block) = piece.state {
         let extent = Extent { file_block: place, block, count: piece.count(), unwritten: false };
@@ -275,22 +277,21 @@ fn share_piece(tx: &mut Transaction, [from, to]: [InoId; 2], blocks: Range<u64>,
 fn share_extent(tx: &mut Transaction, to: InoId, extent: Extent) -> Result<u64> {
     let at = extent.file_block;
     let next = bmap::extents(tx, to, ForkKind::Data)?.next_at(at).copied();
-    let old = match next {
-        None => return bmap::share(tx, to, extent),
-        Some(next) if next.file_block > at => {
-            let count = extent.count.min(next.file_block.0 - at.0);
-            return bmap::share(tx, to, Extent { count, ..extent });
-        }
-        Some(old) => old,
-    };
-    let old_block = FsBlock(old.block.0 + (at.0 - old.file_block.0));
-    let count = extent.count.min(old.end().0 - at.0) as u32;
-    let count = refcount::freeable_blocks(tx, old_block, count)?;
-    let count = refcount::freeable_blocks(tx, extent.block, count)?;
-    alloc::lock_pair(tx, old_block, extent.block)?;
+    let old = next.filter(|next| next.file_block <= at);
+    let limit = next.map_or(extent.end(), |next| if old.is_some() { next.end() } else { next.file_block });
+    let mut extent = Extent { count: extent.count.min(limit.0 - at.0), ..extent };
+    // What is taken away and what is put in its place must be the same blocks of the file. So both are measured under
+    // the locks that others need for a change of the references.
+    if let Some(old) = old {
+        let old_block = FsBlock(old.block.0 + (at.0 - old.file_block.0));
+        alloc::lock_pair(tx, old_block, extent.block)?;
+        extent.count = refcount::lock_some(tx, old_block, extent.count as u32)?.into();
+    }
     // A piece of an extent leaves two others beside the new one.
-    bmap::expect_records(tx, to, ForkKind::Data, 2)?;
-    refcount::expect_growth(tx, extent.block, count)?;
-    bmap::remove(tx, to, ForkKind::Data, at, count.into())?;
-    bmap::share(tx, to, Extent { count: count.into(), ..extent })
+    extent.count = bmap::expect_share(tx, to, extent, if old.is_some() { 2 } else { 1 })?.into();
+    if old.is_some() {
+        bmap::remove(tx, to, ForkKind::Data, at, extent.count)?;
+    }
+    bmap::share(tx, to, extent)?;
+    Ok(extent.count)
 }

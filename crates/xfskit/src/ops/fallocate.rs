@@ -1,14 +1,17 @@
 //! Allocates space for files without writing it, and takes ranges out of files or puts them in.
 //!
 //! ```text
-//! allocate          an unwritten extent in each link; size and times last
+//! allocate          times; an unwritten extent in each link; size last
 //! unshare           a shared piece is copied to new blocks in each link; then as allocate
-//! punch             edges are zeroed; extents freed, some in each link; times
-//! zero              edges are zeroed; what is written becomes unwritten, holes are allocated; size and times last
-//! collapse          extents of the range freed; those behind it moved, some in each link; size and times last
+//! punch             edges are zeroed; times; extents freed, some in each link
+//! zero              edges are zeroed; times; what is written becomes unwritten, holes are allocated; size last
+//! collapse          times; extents of the range freed; those behind it moved, some in each link; size last
 //! insert            one more extent must be countable; size and times; extents moved, some in each link, from the
 //!                   last one on
 //! ```
+//! Times stay as they are if the caller keeps them. Else the first link has them, as with the kernel: whoever compares
+//! times sees what an operation did that was cut off or failed half-way.
+//!
 //! Crash behaviour: some links are done. A file in the middle of a collapse or an insertion has some of its
 //! extents moved and others not, as with the kernel.
 
@@ -58,6 +61,7 @@ struct Span {
     touched: Range<FileBlock>,
     /// Blocks that belong to it altogether; empty if the start is not before the end.
     whole: Range<FileBlock>,
+    times: Times,
 }
 
 /// Whether an allocation moves the end of the file to its own.
@@ -105,15 +109,14 @@ impl Volume {
         }
         let block_bytes = self.mount.geometry.block_bytes() as u64;
         let (down, up) = (|byte: u64| FileBlock(byte / block_bytes), |byte: u64| FileBlock(byte.div_ceil(block_bytes)));
-        let range =
-            Span { bytes: offset..end, touched: down(offset)..up(end), whole: up(offset)..down(end).max(up(offset)) };
+        let (touched, whole) = (down(offset)..up(end), up(offset)..down(end).max(up(offset)));
+        let range = Span { bytes: offset..end, touched, whole, times };
         let aligned = offset.is_multiple_of(block_bytes) && length.is_multiple_of(block_bytes);
         if !aligned && matches!(what, Fallocate::CollapseRange | Fallocate::InsertRange) {
             return Err(Error::Invalid("only whole blocks can be collapsed or inserted"));
         }
-        self.change_map(inode, |tx, ino| {
+        let changed = self.change_map(inode, |tx, ino| {
             let core = &tx.inode(ino).core;
-            let kept = (core.mtime, core.ctime);
             match what {
                 Fallocate::Allocate | Fallocate::AllocateKeepSize => check_not_immutable(core)?,
                 _ => check_unprotected(core)?,
@@ -131,26 +134,38 @@ impl Volume {
                 Fallocate::CollapseRange => collapse(tx, ino, &range)?,
                 Fallocate::InsertRange => insert(tx, ino, &range)?,
             };
-            if done && times == Times::Keep {
-                let core = &mut tx.inode_mut(ino, InodeFields::CORE).core;
-                (core.mtime, core.ctime) = kept;
-            }
             Ok(done.then_some(()))
-        })?;
+        });
+        let zeroes = matches!(what, Fallocate::PunchHole | Fallocate::ZeroRange | Fallocate::ZeroRangeKeepSize);
+        if zeroes && times == Times::Change && matches!(changed, Err(Error::Io { .. } | Error::NoSpace)) {
+            // One edge may have been zeroed before the other failed.
+            self.note_write(&self.mount.inode(inode)?);
+        }
+        changed?;
         self.honour_sync(&self.mount.inode(inode)?)
     }
+}
+
+/// The contents are about to change; nothing more is refused in this link.
+fn begin_change(tx: &mut Transaction, ino: InoId, range: &Span) -> Result<()> {
+    // A damaged map is found before anything is changed.
+    bmap::extents(tx, ino, ForkKind::Data)?;
+    if range.times == Times::Change {
+        touch_contents(tx, ino);
+    }
+    Ok(())
 }
 
 /// Moves the end of the file, which [`grow`] has got ready for that.
 fn set_size(tx: &mut Transaction, ino: InoId, size: u64) {
     tx.inode_mut(ino, InodeFields::CORE).core.size = size;
-    touch_contents(tx, ino);
 }
 
 fn allocate(tx: &mut Transaction, ino: InoId, range: &Span, size: Size) -> Result<bool> {
     if size == Size::Grows && !grow(tx, ino, range.bytes.end)? {
         return Ok(false);
     }
+    begin_change(tx, ino, range)?;
     fill_holes(tx, ino, range.touched.clone())?;
     finish_allocation(tx, ino, range, size);
     Ok(true)
@@ -200,9 +215,8 @@ fn fill_holes(tx: &mut Transaction, ino: InoId, range: Range<FileBlock>) -> Resu
     Ok(())
 }
 
-/// Size, times, and the mark by which the kernel leaves blocks behind the end of the file alone.
+/// Size, and the mark by which the kernel leaves blocks behind the end of the file alone.
 fn finish_allocation(tx: &mut Transaction, ino: InoId, range: &Span, size: Size) {
-    touch_contents(tx, ino);
     let core = &mut tx.inode_mut(ino, InodeFields::CORE).core;
     core.flags |= flags::PREALLOC;
     if size == Size::Grows {
@@ -210,15 +224,18 @@ fn finish_allocation(tx: &mut Transaction, ino: InoId, range: &Span, size: Size)
     }
 }
 
-/// Zeros what the range has of blocks at its edges.
+/// Zeros what the range has of blocks at its edges, and begins the change. False as [`zero_bytes`].
 fn zero_edges(tx: &mut Transaction, ino: InoId, range: &Span) -> Result<bool> {
     let block_bytes = tx.geometry().block_bytes() as u64;
-    if range.whole.is_empty() {
-        return zero_bytes(tx, ino, range.bytes.clone());
-    }
-    let head = zero_bytes(tx, ino, range.bytes.start..range.whole.start.0 * block_bytes)?;
-    let tail = zero_bytes(tx, ino, range.whole.end.0 * block_bytes..range.bytes.end)?;
-    Ok(head && tail)
+    let settled = if range.whole.is_empty() {
+        zero_bytes(tx, ino, range.bytes.clone())?
+    } else {
+        let head = zero_bytes(tx, ino, range.bytes.start..range.whole.start.0 * block_bytes)?;
+        let tail = zero_bytes(tx, ino, range.whole.end.0 * block_bytes..range.bytes.end)?;
+        head && tail
+    };
+    begin_change(tx, ino, range)?;
+    Ok(settled)
 }
 
 fn punch(tx: &mut Transaction, ino: InoId, range: &Span) -> Result<bool> {
@@ -228,7 +245,6 @@ fn punch(tx: &mut Transaction, ino: InoId, range: &Span) -> Result<bool> {
     if !range.whole.is_empty() {
         remove_range(tx, ino, range.whole.clone())?;
     }
-    touch_contents(tx, ino);
     Ok(true)
 }
 
@@ -266,6 +282,7 @@ fn collapse(tx: &mut Transaction, ino: InoId, range: &Span) -> Result<bool> {
     if range.bytes.end >= size {
         return Err(Error::Invalid("the range to collapse reaches the end of the file"));
     }
+    begin_change(tx, ino, range)?;
     remove_range(tx, ino, range.whole.clone())?;
     let mut rest = Some(range.whole.end);
     while let Some(from) = rest {
@@ -294,6 +311,7 @@ fn insert(tx: &mut Transaction, ino: InoId, range: &Span) -> Result<bool> {
     if !grow(tx, ino, new_size)? {
         return Ok(false);
     }
+    begin_change(tx, ino, range)?;
     set_size(tx, ino, new_size);
     let mut rest = Some(END_OF_MAP);
     while let Some(end) = rest {

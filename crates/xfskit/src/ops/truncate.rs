@@ -1,7 +1,7 @@
 //! Sets the size of a file.
 //!
 //! ```text
-//! smaller   zeros up to the end of the last block   link 1      size
+//! smaller   zeros up to the end of the last block   link 1      size; if the last block is shared, a copy of it
 //!                                                   links 2..n  blocks behind it are freed, from the last one on
 //! larger    links 1..n-1  written blocks behind the old end, if there are any, are freed
 //!           link n        size
@@ -13,12 +13,12 @@
 //! grows again or ends.
 
 use super::create::take_in_write;
-use super::map::{END_OF_MAP, grow, map_reservation, remove_range, written_behind_end};
+use super::map::{END_OF_MAP, grow, map_reservation, next_link_with, remove_range, written_behind_end};
 use super::protected::check_unprotected;
 use super::setattr::{SetAttr, apply};
 use super::stat::stat_of;
 use super::{Caller, Stat, Volume};
-use crate::data::{self, MAX_SIZE_BYTES};
+use crate::data::{self, BlockState, MAX_SIZE_BYTES, Source};
 use crate::error::{Error, Result, caller};
 use crate::incore::{ForkKind, Inode, InodeState};
 use crate::inode::bmap;
@@ -52,6 +52,7 @@ impl Volume {
             bmap::extents(tx, ino, ForkKind::Data)?;
             if size < old {
                 data::cut_tail(tx, ino, size)?;
+                unshare_tail(tx, ino, size)?;
             }
             // Nothing refuses any more.
             data::discard(tx, ino);
@@ -123,5 +124,25 @@ impl Volume {
             }
             Ok(Some(()))
         })
+    }
+}
+
+/// Gives the file a last block of its own, with zeros behind byte `to`, where it shares that block: who maps the file
+/// into memory sees all of it. Without space for that the block stays shared, for a file must become shorter then, too;
+/// its end becomes zeros when the file grows.
+fn unshare_tail(tx: &mut Transaction, ino: InoId, to: u64) -> Result<()> {
+    let block_log = tx.geometry().block_log;
+    let block = to >> block_log;
+    let kept = (to - (block << block_log)) as usize;
+    if kept == 0 || !matches!(data::piece(tx, ino, block, block + 1)?.state, BlockState::Shared(_)) {
+        return Ok(());
+    }
+    let mut bytes = vec![0; tx.geometry().block_bytes()];
+    data::read(tx, ino, block << block_log, &mut bytes[..kept])?;
+    let copied = next_link_with(tx, 1)
+        .and_then(|()| data::write_out_run(tx, ino, block..block + 1, Source::Copy(&bytes)).map(|_| ()));
+    match copied {
+        Err(Error::NoSpace | Error::TooLarge) if !tx.is_dirty() => Ok(()),
+        copied => copied,
     }
 }

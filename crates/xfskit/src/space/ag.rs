@@ -1,6 +1,7 @@
 //! The headers of an AG as buffers, and the order in which they are locked.
 
 use super::ag_tree::TreeHeader;
+use super::reservation;
 use crate::buffer::BufferKind;
 use crate::error::{Error, Result};
 use crate::error_tags::{READ_AGF, READ_AGI, REFUSE_LOCK};
@@ -213,6 +214,7 @@ fn read_agf_with(tx: &mut Transaction, ag: AgNumber, wait: Wait) -> Result<BufId
     if !state.knows_space() {
         let header: &Agf = tx.get_as(agf, 0);
         state.remember_space(header.free_blocks.get(), header.longest.get());
+        reservation::note_rmap_blocks(tx, Ag { number: ag, agf });
     }
     Ok(agf)
 }

@@ -82,6 +82,11 @@ pub(super) trait AgTreeFormat: TreeFormat {
     /// What a record that must be there and is not contradicts.
     const PRESENT: &'static str = "a record is found by its key";
 
+    /// The header counts a block of the tree more or fewer.
+    fn size_changed(tx: &Transaction, header: Self::Header) {
+        let _ = (tx, header);
+    }
+
     /// Whether an image with this geometry counts the tree's blocks.
     fn counts_blocks(geometry: &Geometry) -> bool {
         let _ = geometry;
@@ -187,6 +192,7 @@ impl<F: AgTreeFormat> AgTree<F> {
         {
             let count = self.field(tx, offset).wrapping_add_signed(change);
             self.set_fields(tx, &[(offset, count)]);
+            F::size_changed(tx, self.header);
         }
     }
 }

@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use std::mem::offset_of;
 use xfskit_ondisk::ag::Agf;
 use xfskit_ondisk::btree::{FreeExtent, REFCOUNT_COW, Refcount, Refcountbt};
+use xfskit_ondisk::limits::Limits;
 use xfskit_ondisk::{AgBlock, FsBlock};
 
 tree_buffer! {
@@ -49,7 +50,8 @@ impl BlockSource<Ag> for OwnSpace {
     }
 }
 
-/// Most records that one step of a free touches.
+/// Most records that one step of a free touches. A step is measured to take half of them: the same transaction may have
+/// split two by another step.
 const MAX_RECORDS: usize = 16;
 /// References that are no longer counted.
 const SATURATED: u32 = u32::MAX;
@@ -118,10 +120,23 @@ pub fn freeable_blocks(tx: &mut Transaction, block: FsBlock, count: u32) -> Resu
     if !tx.geometry().has_reflink() {
         return Ok(count);
     }
-    let (ag, start) = alloc::lock_extent(tx, block, count)?;
-    let step = step(tx, ag, FreeExtent { start, count })?;
+    let (ag, step) = measure(tx, block, count)?;
     ag.release(tx);
     Ok(step)
+}
+
+/// As [`freeable_blocks`], for blocks that lose or get a reference each. The AG stays locked, so that the answer holds.
+///
+/// # Errors
+/// `Corrupt`, `Io`, `WouldBlock` as [`super::free()`].
+pub fn lock_some(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<u32> {
+    measure(tx, block, count).map(|(_, step)| step)
+}
+
+fn measure(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<(Ag, u32)> {
+    let (ag, start) = alloc::lock_extent(tx, block, count)?;
+    let step = step(tx, ag, FreeExtent { start, count });
+    Ok((ag, below_agf(tx, ag.number, step)?))
 }
 
 /// How many blocks of the extent have few enough records for one call of [`decrease`]; at least one.
@@ -264,16 +279,33 @@ fn lock_step(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<(Ag, Fr
     Ok((ag, FreeExtent { start, count }))
 }
 
-/// Locks the AG of blocks that are about to be shared and checks that its tree can take on records for them.
+/// Blocks that an AG's tree may grow by when the references of one extent change: a new record at each end of it.
+pub fn growth(limits: &Limits) -> u32 {
+    2 * limits.refcount_levels
+}
+
+/// Locks the AG of blocks that are about to be shared and checks that its tree can take on records for them, after one
+/// other extent of the AG has lost a reference.
 ///
 /// # Errors
 /// `NoSpace`, `WouldBlock` as [`super::free()`]; `Corrupt`, `Io`.
 pub fn expect_growth(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<()> {
     let (ag, _) = alloc::lock_extent(tx, block, count)?;
-    // A new record at each end of what is shared.
-    let blocks = 2 * tx.mount().limits.refcount_levels;
-    alloc::expect_blocks(tx, ag, blocks)?;
-    if reservation::is_short(tx, ag) { Err(Error::NoSpace) } else { Ok(()) }
+    alloc::expect_blocks(tx, ag, 2 * growth(&tx.mount().limits))?;
+    // Both changes may empty the free list.
+    let refills = 2 * free_list::needed(tx, ag);
+    if reservation::is_short(tx, ag, refills) { Err(Error::NoSpace) } else { Ok(()) }
+}
+
+/// Adds a reference to each of `count` blocks, which [`lock_some`] found to be few enough in this transaction.
+///
+/// # Errors
+/// `NoSpace` when the tree cannot grow; `Corrupt`, `Io`.
+pub fn increase(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<()> {
+    let (ag, start) = alloc::lock_extent(tx, block, count)?;
+    free_list::fix(tx, ag, None)?;
+    let done = change(tx, ag, FreeExtent { start, count }, CountChange::Increase);
+    below_agf(tx, ag.number, done).map(|_| ())
 }
 
 /// Adds a reference to the first of `count` blocks, to as many as one transaction should; returns how many.

@@ -10,7 +10,8 @@ use xfskit_ondisk::{Geometry, INODES_PER_CHUNK};
 /// Blocks of each AG that keep its free list and its headers' trees going when everything else is full.
 const AG_SET_ASIDE: u64 = 8;
 
-/// Blocks that the rmapbt of an AG may need later. They count as free in the superblock even when it has them.
+/// Blocks that the rmapbt of an AG may need later. They count as free in the superblock even when it has them. For
+/// shared blocks, of which each may have many mappings, it may need more ([`note_rmap_blocks`]).
 fn rmap_ask(geometry: &Geometry, limits: &Limits, blocks: u32) -> u64 {
     if !geometry.has_rmap() {
         return 0;
@@ -54,13 +55,26 @@ pub(super) fn held_back(tx: &Transaction, ag: Ag) -> u32 {
     held.min(u32::MAX.into()) as u32
 }
 
+/// The rmapbt of an AG whose AGF is locked has changed its size, or is seen for the first time. What it has beyond its
+/// share is free by the superblock and cannot be had: the whole filesystem's count must know, or a transaction would
+/// reserve it.
+pub(super) fn note_rmap_blocks(tx: &Transaction, ag: Ag) {
+    let (geometry, mount) = (tx.geometry(), tx.mount());
+    let ask = rmap_ask(geometry, &mount.limits, geometry.blocks_in_ag(ag.number));
+    let used = if geometry.has_rmap() { u64::from(ag.agf(tx).rmap_blocks.get()) } else { 0 };
+    // A damaged AGF may say anything.
+    let excess = used.min(geometry.blocks_in_ag(ag.number).into()).saturating_sub(ask);
+    mount.space.count_in_trees(mount.ags[ag.number.0 as usize].remember_rmap_excess(excess as u32));
+}
+
 /// Whether an AG has so little left of what it holds back that nothing more is to be shared in it: a shared block may
-/// have any number of reverse mappings, so their tree may need more than its share.
-pub(super) fn is_short(tx: &Transaction, ag: Ag) -> bool {
+/// have any number of reverse mappings, so their tree may need more than its share. `least` is what must be there in any
+/// case.
+pub(super) fn is_short(tx: &Transaction, ag: Ag, least: u32) -> bool {
     let (geometry, limits) = (tx.geometry(), &tx.mount().limits);
     let blocks = geometry.blocks_in_ag(ag.number);
     let ask = rmap_ask(geometry, limits, blocks) + refcount_ask(geometry, limits, blocks);
-    let critical = (ask / 10).max(u64::from(2 * (limits.rmap_levels + limits.refcount_levels)));
+    let critical = (ask / 10).max(u64::from(4 * (limits.rmap_levels + limits.refcount_levels) + least));
     u64::from(ag.agf(tx).free_blocks.get()) < critical
 }
 

@@ -9,6 +9,7 @@
 use super::ag::Ag;
 use super::ag_tree::{AgTreeFormat, RootFields, ag_tree, tree_buffer};
 use super::agfl::FreeList;
+use super::reservation;
 use crate::buffer::BufferKind;
 use crate::error::Result;
 use crate::trans::Transaction;
@@ -33,6 +34,10 @@ impl AgTreeFormat for Rmapbt {
         levels: offset_of!(Agf, rmap_level),
         blocks: Some(offset_of!(Agf, rmap_blocks)),
     };
+
+    fn size_changed(tx: &Transaction, ag: Ag) {
+        reservation::note_rmap_blocks(tx, ag);
+    }
 }
 
 /// Whether `right` continues `left`.

@@ -31,7 +31,7 @@ pub use convert::convert;
 pub use remap::{expect_extents, map_extent, unmap_extent};
 pub use remove::{remove, remove_some};
 pub use rewrite::{expect_count, expect_records};
-pub use share::{forget_sharing, may_share, set_may_share, share};
+pub use share::{expect_share, forget_sharing, may_share, set_may_share, share};
 pub use shift::{shift_left, shift_right};
 
 use crate::buffer::{BufferKey, DiskRun, DiskRuns};
