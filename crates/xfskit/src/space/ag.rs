@@ -1,7 +1,6 @@
 //! The headers of an AG as buffers, and the order in which they are locked.
 
 use super::ag_tree::TreeHeader;
-use super::reservation;
 use crate::buffer::BufferKind;
 use crate::error::{Error, Result};
 use crate::error_tags::{READ_AGF, READ_AGI, REFUSE_LOCK};
@@ -12,6 +11,7 @@ use xfskit_ondisk::ag::{
     AGF_CRC_OFFSET, AGF_LSN_OFFSET, AGFL_CRC_OFFSET, AGFL_LSN_OFFSET, AGI_CRC_OFFSET, AGI_LSN_OFFSET, Agf, AgflHeader,
     Agi,
 };
+use xfskit_ondisk::limits::Limits;
 use xfskit_ondisk::logged::buffer::buffer_type;
 use xfskit_ondisk::{AgNumber, Corruption, DiskAddress, Geometry, Verdict};
 use zerocopy::FromBytes;
@@ -118,6 +118,26 @@ impl Ag {
         let agf = self.agf(tx);
         tx.mount().ags[self.number.0 as usize].remember_space(agf.free_blocks.get(), agf.longest.get());
     }
+
+    /// The rmapbt has changed its size, or is seen for the first time. What it has beyond its share is free by the
+    /// superblock and cannot be had: the whole filesystem's count must know, or a transaction would reserve it.
+    pub fn note_rmap_blocks(self, tx: &Transaction) {
+        let (geometry, mount) = (tx.geometry(), tx.mount());
+        let blocks = geometry.blocks_in_ag(self.number);
+        // A damaged AGF may say anything.
+        let used = if geometry.has_rmap() { self.agf(tx).rmap_blocks.get().min(blocks) } else { 0 };
+        let excess = u64::from(used).saturating_sub(rmap_ask(geometry, &mount.limits, blocks));
+        mount.space.count_in_trees(mount.ags[self.number.0 as usize].remember_rmap_excess(excess as u32));
+    }
+}
+
+/// Blocks that the rmapbt of an AG may need later. They count as free in the superblock even when it has them. For
+/// shared blocks, of which each may have many mappings, it may need more ([`Ag::note_rmap_blocks`]).
+pub(super) fn rmap_ask(geometry: &Geometry, limits: &Limits, blocks: u32) -> u64 {
+    if !geometry.has_rmap() {
+        return 0;
+    }
+    (u64::from(blocks) / 100).max(limits.rmap.blocks_for_records(blocks.into()))
 }
 
 impl TreeHeader for Ag {
@@ -214,7 +234,7 @@ fn read_agf_with(tx: &mut Transaction, ag: AgNumber, wait: Wait) -> Result<BufId
     if !state.knows_space() {
         let header: &Agf = tx.get_as(agf, 0);
         state.remember_space(header.free_blocks.get(), header.longest.get());
-        reservation::note_rmap_blocks(tx, Ag { number: ag, agf });
+        Ag { number: ag, agf }.note_rmap_blocks(tx);
     }
     Ok(agf)
 }

@@ -2,22 +2,13 @@
 //!
 //! Facts: the kernel's `xfs_trans_space.h` and `xfs_ag_resv.c`.
 
-use super::ag::Ag;
+use super::ag::{Ag, rmap_ask};
 use crate::trans::Transaction;
 use xfskit_ondisk::limits::Limits;
 use xfskit_ondisk::{Geometry, INODES_PER_CHUNK};
 
 /// Blocks of each AG that keep its free list and its headers' trees going when everything else is full.
 const AG_SET_ASIDE: u64 = 8;
-
-/// Blocks that the rmapbt of an AG may need later. They count as free in the superblock even when it has them. For
-/// shared blocks, of which each may have many mappings, it may need more ([`note_rmap_blocks`]).
-fn rmap_ask(geometry: &Geometry, limits: &Limits, blocks: u32) -> u64 {
-    if !geometry.has_rmap() {
-        return 0;
-    }
-    (u64::from(blocks) / 100).max(limits.rmap.blocks_for_records(blocks.into()))
-}
 
 /// Blocks that the refcountbt of an AG may need later: any of its blocks may be shared.
 fn refcount_ask(geometry: &Geometry, limits: &Limits, blocks: u32) -> u64 {
@@ -53,18 +44,6 @@ pub(super) fn held_back(tx: &Transaction, ag: Ag) -> u32 {
     let inodes = tx.mount().ags[ag.number.0 as usize].inodes().map_or(0, |(inodes, _)| inodes);
     held += finobt_ask(geometry, limits, blocks, inodes.into());
     held.min(u32::MAX.into()) as u32
-}
-
-/// The rmapbt of an AG whose AGF is locked has changed its size, or is seen for the first time. What it has beyond its
-/// share is free by the superblock and cannot be had: the whole filesystem's count must know, or a transaction would
-/// reserve it.
-pub(super) fn note_rmap_blocks(tx: &Transaction, ag: Ag) {
-    let (geometry, mount) = (tx.geometry(), tx.mount());
-    let ask = rmap_ask(geometry, &mount.limits, geometry.blocks_in_ag(ag.number));
-    let used = if geometry.has_rmap() { u64::from(ag.agf(tx).rmap_blocks.get()) } else { 0 };
-    // A damaged AGF may say anything.
-    let excess = used.min(geometry.blocks_in_ag(ag.number).into()).saturating_sub(ask);
-    mount.space.count_in_trees(mount.ags[ag.number.0 as usize].remember_rmap_excess(excess as u32));
 }
 
 /// Whether an AG has so little left of what it holds back that nothing more is to be shared in it: a shared block may

@@ -9,7 +9,6 @@
 use super::ag::Ag;
 use super::ag_tree::{AgTreeFormat, RootFields, ag_tree, tree_buffer};
 use super::agfl::FreeList;
-use super::reservation;
 use crate::buffer::BufferKind;
 use crate::error::Result;
 use crate::trans::Transaction;
@@ -36,7 +35,7 @@ impl AgTreeFormat for Rmapbt {
     };
 
     fn size_changed(tx: &Transaction, ag: Ag) {
-        reservation::note_rmap_blocks(tx, ag);
+        ag.note_rmap_blocks(tx);
     }
 }
 
