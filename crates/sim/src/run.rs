@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use xfskit::incore::ForkKind;
 use xfskit::inode::bmap;
-use xfskit::mount::Mount;
+use xfskit::mount::{BlockPool, Mount};
 use xfskit::trans::Reservation;
 use xfskit::volume::{Error, MountOptions, Volume};
 use xfskit_ondisk::FileBlock;
@@ -160,7 +160,7 @@ impl Run {
             let count = count.min(1000);
             let step = || {
                 let reservation =
-                    Reservation { log_bytes: 256 << 10, log_count: 1, blocks: count + 64, may_dip: false };
+                    Reservation { log_bytes: 256 << 10, log_count: 1, blocks: count + 64, pool: BlockPool::Ordinary };
                 let mut tx = mount.transaction(reservation)?;
                 let inode = mount.inode(self.model.number(file))?;
                 let ino = tx.join_inode(&inode);

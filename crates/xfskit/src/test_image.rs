@@ -2,7 +2,7 @@
 
 use crate::env::SeededEnvironment;
 use crate::error::Result;
-use crate::mount::{Mount, MountOptions};
+use crate::mount::{BlockPool, Mount, MountOptions};
 use crate::trans::{Reservation, Transaction};
 use std::sync::Arc;
 use xfskit_device::MemoryDevice;
@@ -50,7 +50,7 @@ pub(crate) fn transact<T>(
     blocks: u64,
     work: impl FnOnce(&mut Transaction) -> Result<T>,
 ) -> Result<T> {
-    let reservation = Reservation { log_bytes: LOG_BYTES, log_count: 1, blocks, may_dip: true };
+    let reservation = Reservation { log_bytes: LOG_BYTES, log_count: 1, blocks, pool: BlockPool::Removal };
     let mut tx = mount.transaction(reservation)?;
     let result = work(&mut tx);
     tx.finish(result)

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xfskit::device::{Access, FileDevice};
 use xfskit::incore::ForkKind;
+use xfskit::mount::BlockPool;
 use xfskit::ondisk::{AgNumber, FileBlock, FsBlock, InodeNumber};
 use xfskit::space::{AllocRequest, Near, Owner, allocate, free};
 use xfskit::trans::Reservation;
@@ -43,7 +44,7 @@ struct Kept {
 }
 
 fn reservation(blocks: u64) -> Reservation {
-    Reservation { log_bytes: 200_000, log_count: 1, blocks, may_dip: true }
+    Reservation { log_bytes: 200_000, log_count: 1, blocks, pool: BlockPool::Removal }
 }
 
 impl Kept {

@@ -1,6 +1,6 @@
 //! What an update of an attribute takes of the log and of free space.
 
-use crate::mount::Mount;
+use crate::mount::{BlockPool, Mount};
 use crate::trans::Reservation;
 use crate::trans::deferred::Logging;
 use xfskit_ondisk::attr::MAX_VALUE_BYTES;
@@ -26,6 +26,6 @@ pub fn reservation(mount: &Mount, value_bytes: usize, logging: Logging) -> Reser
         log_bytes: 2 * (kernel.attrsetm.bytes + kernel.attrsetrt.bytes).max(kernel.attrrm.bytes) + intent_bytes,
         log_count: 1,
         blocks,
-        may_dip: value_bytes == 0,
+        pool: BlockPool::Ordinary,
     }
 }

@@ -25,7 +25,7 @@ use super::{Attr, AttrSlot, Change, EmptyFork, Fit, Form, Value, fork, form, rem
 use crate::error::Result;
 use crate::error_tags::LARP;
 use crate::item::LogVector;
-use crate::mount::{AttrPath, Mount};
+use crate::mount::{AttrPath, BlockPool, Mount};
 use crate::trans::deferred::{self, Logging, StepResult, Turn, Work};
 use crate::trans::{InoId, Reservation, Transaction};
 use xfskit_ondisk::InodeNumber;
@@ -192,7 +192,7 @@ impl AttrUpdate<'_> {
 
     /// Log space and blocks for a step.
     pub(super) fn reserve(&self, mount: &Mount) -> Reservation {
-        reservation(mount, self.change.value_bytes(), Logging::Logged).dipping()
+        reservation(mount, self.change.value_bytes(), Logging::Logged).from_pool(BlockPool::Reserve)
     }
 
     /// Encodes an intent for the whole of it.

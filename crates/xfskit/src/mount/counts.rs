@@ -25,10 +25,7 @@ pub struct SpaceCounts {
     /// Held while blocks move from the slots to `shared`. Otherwise a thread could find them in neither place and give
     /// up.
     collecting: Mutex<()>,
-    /// Blocks that ordinary operations may not take: the free lists need them to make progress.
-    set_aside: i64,
-    /// Blocks kept for operations that must not fail.
-    reserve_pool: i64,
+    floors: Floors,
     inodes: AtomicU64,
     free_inodes: AtomicU64,
     changes: [Padded<Changes>; THREAD_SLOTS],
@@ -36,19 +33,61 @@ pub struct SpaceCounts {
     directories: AtomicU32,
 }
 
-/// Which free blocks may be reserved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Which free blocks may be reserved; each pool contains those before it. Which operation takes which, and why a full
+/// image can always be emptied, says `docs/design/extent-maps.md`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BlockPool {
     /// Those for every operation.
+    #[default]
     Ordinary,
-    /// Those kept for operations that must not fail (removals), too.
+    /// Those kept for what was accepted before, or has begun and must not stop half-way.
     Reserve,
+    /// Those kept for removals alone, with those that the AGs hold back for trees that a removal may make larger.
+    Removal,
+    /// All: for recovery, which must go through, and beside which nothing else runs.
+    Recovery,
 }
 
-impl BlockPool {
-    /// The pool of a reservation, by whether it may take blocks of the reserve.
-    pub fn that_may_dip(may_dip: bool) -> Self {
-        if may_dip { Self::Reserve } else { Self::Ordinary }
+/// Blocks of the whole filesystem that not everyone may have.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KeptBlocks {
+    /// What the AGs hold back, and what keeps their free lists going.
+    pub set_aside: u64,
+    /// The part of this for trees that count as used and that a removal may make larger.
+    pub for_trees: u64,
+    /// Blocks beyond these that ordinary operations leave.
+    pub reserve_pool: u64,
+}
+
+/// How many free blocks the reservations of each pool leave.
+#[derive(Clone, Copy, Debug)]
+struct Floors {
+    ordinary: i64,
+    reserve: i64,
+    removal: i64,
+}
+
+/// Most blocks of the reserve pool that are for removals alone: removals give back more than they take, and so they
+/// need no more than some of them need at once.
+const MAX_REMOVAL_POOL: u64 = 2048;
+
+impl Floors {
+    fn new(kept: KeptBlocks) -> Self {
+        let removal_pool = (kept.reserve_pool / 2).min(MAX_REMOVAL_POOL);
+        Self {
+            ordinary: (kept.set_aside + kept.reserve_pool) as i64,
+            reserve: (kept.set_aside + removal_pool) as i64,
+            removal: kept.set_aside.saturating_sub(kept.for_trees) as i64,
+        }
+    }
+
+    fn of(&self, pool: BlockPool) -> i64 {
+        match pool {
+            BlockPool::Ordinary => self.ordinary,
+            BlockPool::Reserve => self.reserve,
+            BlockPool::Removal => self.removal,
+            BlockPool::Recovery => 0,
+        }
     }
 }
 
@@ -66,15 +105,14 @@ const MAX_KEPT: u64 = 2048;
 
 impl SpaceCounts {
     /// Counters that start with what the superblock or the AGs say.
-    pub fn new(free_blocks: u64, set_aside: u64, reserve_pool: u64, inodes: u64, free_inodes: u64) -> Self {
+    pub fn new(free_blocks: u64, kept: KeptBlocks, inodes: u64, free_inodes: u64) -> Self {
         let slot_limit = free_blocks / KEPT_SHARE / THREAD_SLOTS as u64;
         Self {
             shared: Padded(AtomicI64::new(free_blocks as i64)),
             in_trees: AtomicI64::new(0),
             kept: Credits::new(slot_limit.min(MAX_KEPT)),
             collecting: Mutex::default(),
-            set_aside: set_aside as i64,
-            reserve_pool: reserve_pool as i64,
+            floors: Floors::new(kept),
             inodes: AtomicU64::new(inodes),
             free_inodes: AtomicU64::new(free_inodes),
             changes: Default::default(),
@@ -96,11 +134,7 @@ impl SpaceCounts {
 
     /// Reserves `count` blocks of `pool` for a transaction. False when there are not enough.
     pub fn reserve_blocks(&self, count: u64, pool: BlockPool) -> bool {
-        let kept_back = match pool {
-            BlockPool::Ordinary => self.reserve_pool,
-            BlockPool::Reserve => 0,
-        };
-        let floor = self.set_aside + kept_back;
+        let floor = self.floors.of(pool);
         count == 0 || self.kept.take(count) || self.take_shared(count as i64, floor) || {
             // Tries again even if this collects nothing: another thread may have collected the credits.
             self.collect();
@@ -122,7 +156,7 @@ impl SpaceCounts {
 
     /// Blocks were freed, or a reservation was not used up.
     pub fn give_back_blocks(&self, count: u64) {
-        let plenty = self.set_aside + self.reserve_pool + 4 * THREAD_SLOTS as i64 * self.kept.limit() as i64;
+        let plenty = self.floors.ordinary + 4 * THREAD_SLOTS as i64 * self.kept.limit() as i64;
         if self.shared.load(Ordering::Relaxed) < plenty || !self.kept.keep(count) {
             self.shared.fetch_add(count as i64, Ordering::AcqRel);
         }
@@ -147,12 +181,12 @@ impl SpaceCounts {
 
     /// Free blocks that an ordinary operation may have.
     pub fn usable_blocks(&self) -> u64 {
-        (self.reservable() - self.set_aside - self.reserve_pool).max(0) as u64
+        (self.reservable() - self.floors.ordinary).max(0) as u64
     }
 
     /// Whether an ordinary operation finds fewer free blocks than `count`.
     pub fn has_less_than(&self, count: u64) -> bool {
-        let lacks = || self.shared.load(Ordering::Acquire) - self.set_aside - self.reserve_pool < count as i64;
+        let lacks = || self.shared.load(Ordering::Acquire) - self.floors.ordinary < count as i64;
         // The credits are collected only if the shared blocks do not suffice.
         lacks() && {
             self.collect();
@@ -190,7 +224,8 @@ mod tests {
 
     #[test]
     fn what_a_thread_keeps_is_there_for_others_when_there_is_too_little() {
-        let counts = SpaceCounts::new(100_000, 100, 1000, 64, 0);
+        let kept = KeptBlocks { set_aside: 100, for_trees: 40, reserve_pool: 1000 };
+        let counts = SpaceCounts::new(100_000, kept, 64, 0);
         assert!(counts.reserve_blocks(50, BlockPool::Ordinary));
         counts.give_back_blocks(50);
         assert!(counts.kept.total() > 0, "the case that is meant");
@@ -199,9 +234,11 @@ mod tests {
             let other = scope.spawn(|| counts.reserve_blocks(98_900, BlockPool::Ordinary));
             assert!(other.join().unwrap());
         });
-        assert!(!counts.reserve_blocks(1, BlockPool::Ordinary) && counts.reserve_blocks(1000, BlockPool::Reserve));
-        assert_eq!(counts.free_blocks(), 100);
-        counts.give_back_blocks(99_900);
+        assert!(!counts.reserve_blocks(1, BlockPool::Ordinary) && counts.reserve_blocks(500, BlockPool::Reserve));
+        assert!(!counts.reserve_blocks(1, BlockPool::Reserve) && counts.reserve_blocks(540, BlockPool::Removal));
+        assert!(!counts.reserve_blocks(1, BlockPool::Removal) && counts.reserve_blocks(60, BlockPool::Recovery));
+        assert_eq!(counts.free_blocks(), 0);
+        counts.give_back_blocks(100_000);
         assert_eq!(counts.free_blocks(), 100_000);
         assert!(!counts.has_less_than(98_900) && counts.has_less_than(98_901));
     }
@@ -210,7 +247,7 @@ mod tests {
     #[test]
     fn two_who_find_too_little_at_once_both_get_theirs() {
         for _ in 0..2000 {
-            let counts = SpaceCounts::new(10_000, 0, 0, 64, 0);
+            let counts = SpaceCounts::new(10_000, KeptBlocks::default(), 64, 0);
             assert!(counts.reserve_blocks(9_992, BlockPool::Ordinary));
             counts.kept.put(THREAD_SLOTS - 1, 100);
             std::thread::scope(|scope| {
@@ -222,7 +259,7 @@ mod tests {
 
     #[test]
     fn inodes_are_counted_across_threads() {
-        let counts = SpaceCounts::new(1000, 0, 0, 64, 10);
+        let counts = SpaceCounts::new(1000, KeptBlocks::default(), 64, 10);
         counts.count_inodes(64, 64);
         std::thread::scope(|scope| {
             scope.spawn(|| (0..70).for_each(|_| counts.count_inodes(0, -1)));

@@ -17,7 +17,7 @@ mod windows;
 
 pub use ag_state::AgState;
 pub(crate) use claim::{Claim, ClaimFor};
-pub use counts::{BlockPool, SpaceCounts};
+pub use counts::{BlockPool, KeptBlocks, SpaceCounts};
 pub use inodes::InodeCache;
 pub use intent_ids::IntentIds;
 pub use options::{AttrLogging, AttrPath, Discard, MountOptions};

@@ -20,7 +20,8 @@ use crate::inode::WriteBackToDevice;
 use crate::journal::replay::Replayed;
 use crate::journal::{Journal, JournalOptions, LogState, RecordOwner, RecoveryReport};
 use crate::mount::{
-    AgState, AttrLogging, Claim, ClaimFor, InodeCache, IntentIds, Mount, MountOptions, SUPERBLOCK_KIND, SpaceCounts,
+    AgState, AttrLogging, Claim, ClaimFor, InodeCache, IntentIds, KeptBlocks, Mount, MountOptions, SUPERBLOCK_KIND,
+    SpaceCounts,
 };
 use crate::sync::Mutex;
 use crate::sync::atomic::AtomicBool;
@@ -218,7 +219,9 @@ fn first_counts(raw: &RawSuperblock, geometry: &Geometry, limits: &Limits) -> (S
     let free_inodes = raw.free_inodes.get().min(inodes);
     let free_blocks = raw.free_blocks.get().min(geometry.data_blocks);
     let on_disk = (raw.inode_count.get(), raw.free_inodes.get(), raw.free_blocks.get());
-    let counts = SpaceCounts::new(free_blocks, set_aside, reserve_pool, inodes, free_inodes);
+    let for_trees = crate::space::blocks_for_trees(geometry, limits);
+    let kept = KeptBlocks { set_aside, for_trees, reserve_pool };
+    let counts = SpaceCounts::new(free_blocks, kept, inodes, free_inodes);
     (counts, on_disk == (inodes, free_inodes, free_blocks))
 }
 

@@ -10,7 +10,7 @@
 
 use super::Volume;
 use super::contents::Writer;
-use super::map::{Times, grow, next_link, next_link_with, remove_range, touch_contents};
+use super::map::{Times, end_link, grow, next_link_with, remove_range, touch_contents};
 use super::protected::check_unprotected;
 use crate::data::{self, BlockState, MAX_SIZE_BYTES};
 use crate::error::{Error, Result, caller};
@@ -249,7 +249,7 @@ fn share_span(tx: &mut Transaction, from: InoId, to: InoId, span: Span) -> Resul
         }
     }
     if stopped_by.is_none() {
-        next_link(tx)?;
+        end_link(tx)?;
     }
     let bytes = span.length.min((at - first) * block_bytes);
     let core = &mut tx.inode_mut(to, InodeFields::CORE).core;

@@ -10,6 +10,7 @@ use super::times::has_times;
 use crate::data::{self, Source};
 use crate::error::{Error, Result, caller};
 use crate::incore::{Inode, InodeState};
+use crate::mount::BlockPool;
 use crate::space;
 use crate::sync::atomic::Ordering;
 use crate::sync::{HeldLock, LockMode, Mutex};
@@ -481,7 +482,7 @@ impl Volume {
             let mut is_first = true;
             while let Some(dirty) = first(tx.inode(id)).filter(|dirty| dirty.start < run.end) {
                 self.write_out_some(tx, id, FileBlock(dirty.start), (END_OF_MAP, 0))?;
-                next_link(tx)?;
+                next_link(tx, BlockPool::Reserve)?;
                 is_first = false;
             }
             return if is_first { Ok(()) } else { next_link_with(tx, blocks) };
@@ -514,7 +515,7 @@ impl Volume {
         };
         let mut at = FileBlock(0);
         while !self.forget_if_clean(inode) {
-            let mut tx = self.begin(link_reservation(&self.mount).dipping())?;
+            let mut tx = self.begin_write_out(inode)?;
             let id = tx.join_inode(inode);
             // An inode that was freed meanwhile has nothing to write out: the next turn of the loop sees that.
             let next = if tx.inode(id).freed { Ok(at) } else { self.write_out_runs(&mut tx, id, at, (end, size)) };
@@ -525,6 +526,15 @@ impl Volume {
             }
         }
         Ok(())
+    }
+
+    /// Contents have paid for their blocks, and may take kept ones for the trees; times need none.
+    fn begin_write_out(&self, inode: &Inode) -> Result<Transaction<'_>> {
+        let reservation = link_reservation(&self.mount).from_pool(BlockPool::Reserve);
+        match self.begin(reservation) {
+            Err(Error::NoSpace) if inode.state_lock().read().is_settled() => self.begin(reservation.with_blocks(0)),
+            other => other,
+        }
     }
 
     /// Takes an inode of which nothing waits off the list of those; says whether that is so.
@@ -556,7 +566,7 @@ impl Volume {
             if at >= goal.0 {
                 break;
             }
-            next_link(tx)?;
+            next_link(tx, BlockPool::Reserve)?;
             at = self.write_out_some(tx, id, at, goal)?;
         }
         Ok(at)
@@ -585,7 +595,7 @@ impl Volume {
     pub(super) fn settle(&self, tx: &mut Transaction, id: InoId) -> Result<()> {
         while !tx.inode(id).is_settled() {
             self.write_out_some(tx, id, FileBlock(0), (END_OF_MAP, 0))?;
-            next_link(tx)?;
+            next_link(tx, BlockPool::Reserve)?;
         }
         Ok(())
     }

@@ -22,6 +22,7 @@ use crate::data::{self, BlockState, MAX_SIZE_BYTES, Source};
 use crate::error::{Error, Result, caller};
 use crate::incore::ForkKind;
 use crate::inode::bmap;
+use crate::mount::BlockPool;
 use crate::space::ExtentState;
 use crate::trans::{InoId, InodeFields, Transaction};
 use std::ops::Range;
@@ -52,6 +53,13 @@ pub enum Fallocate {
     CollapseRange,
     /// A hole comes in its place, and what was there and behind moves back. Whole blocks only.
     InsertRange,
+}
+
+impl Fallocate {
+    /// Where the first link takes blocks for trees from.
+    fn pool(self) -> BlockPool {
+        if self == Self::PunchHole { BlockPool::Removal } else { BlockPool::Ordinary }
+    }
 }
 
 /// The range, in bytes and in the blocks of the file.
@@ -115,7 +123,7 @@ impl Volume {
         if !aligned && matches!(what, Fallocate::CollapseRange | Fallocate::InsertRange) {
             return Err(Error::Invalid("only whole blocks can be collapsed or inserted"));
         }
-        let changed = self.change_map(inode, |tx, ino| {
+        let changed = self.change_map(inode, what.pool(), |tx, ino| {
             let core = &tx.inode(ino).core;
             match what {
                 Fallocate::Allocate | Fallocate::AllocateKeepSize => check_not_immutable(core)?,
@@ -178,7 +186,7 @@ fn unshare(tx: &mut Transaction, ino: InoId, range: Range<FileBlock>) -> Result<
     let mut at = range.start.0;
     while at < range.end.0 {
         // Whether blocks are shared is asked in their AG, and no other may be held.
-        next_link(tx)?;
+        next_link(tx, BlockPool::Ordinary)?;
         let found = data::piece(tx, ino, at, range.end.0)?;
         if !matches!(found.state, BlockState::Shared(_)) {
             at = found.end;
@@ -270,7 +278,7 @@ fn make_unwritten(tx: &mut Transaction, ino: InoId, range: Range<FileBlock>) -> 
         let list = bmap::extents(tx, ino, ForkKind::Data)?;
         let written = list.iter_from(list.index_at(at)).find(|extent| !extent.unwritten).copied();
         let Some(extent) = written.filter(|extent| extent.file_block < range.end) else { break };
-        next_link(tx)?;
+        next_link(tx, BlockPool::Ordinary)?;
         at = at.max(extent.file_block);
         at = at.add(bmap::convert(tx, ino, at, range.end.0 - at.0, ExtentState::Unwritten)?);
     }
@@ -286,7 +294,7 @@ fn collapse(tx: &mut Transaction, ino: InoId, range: &Span) -> Result<bool> {
     remove_range(tx, ino, range.whole.clone())?;
     let mut rest = Some(range.whole.end);
     while let Some(from) = rest {
-        next_link(tx)?;
+        next_link(tx, BlockPool::Reserve)?;
         rest = bmap::shift_left(tx, ino, from, range.whole.end.0 - range.whole.start.0)?;
     }
     set_size(tx, ino, size - (range.bytes.end - range.bytes.start));
@@ -315,7 +323,7 @@ fn insert(tx: &mut Transaction, ino: InoId, range: &Span) -> Result<bool> {
     set_size(tx, ino, new_size);
     let mut rest = Some(END_OF_MAP);
     while let Some(end) = rest {
-        next_link(tx)?;
+        next_link(tx, BlockPool::Reserve)?;
         rest = bmap::shift_right(tx, ino, range.whole.start..end, distance)?;
     }
     Ok(true)

@@ -14,7 +14,7 @@ use crate::data;
 use crate::error::{Error, Result};
 use crate::incore::{DataFork, ForkKind, ForkMap, Inode};
 use crate::inode::{bmap, unlinked};
-use crate::mount::AttrPath;
+use crate::mount::{AttrPath, BlockPool};
 use crate::space;
 use crate::symlink;
 use crate::sync::atomic::Ordering;
@@ -76,7 +76,7 @@ impl Volume {
                 return Ok(());
             }
         }
-        let mut tx = self.begin(self.inactive_reservation())?;
+        let mut tx = self.begin_inactive()?;
         let result = (|| {
             let ino = tx.join_inode(inode);
             let state = tx.inode(ino);
@@ -88,6 +88,9 @@ impl Volume {
             // later link fails, the next write-out would take some.
             data::discard(&mut tx, ino);
             free_blocks(&mut tx, ino)?;
+            // The links before may have used up what the inode trees need.
+            let blocks = space::inode_free_blocks(&self.mount.geometry, &self.mount.limits);
+            tx.top_up_blocks(blocks, BlockPool::Removal)?;
             unlinked::remove(&mut tx, ino)?;
             free_now(&mut tx, ino)
         })();
@@ -137,15 +140,15 @@ impl Volume {
         result
     }
 
-    fn inactive_reservation(&self) -> Reservation {
+    fn begin_inactive(&self) -> Result<Transaction<'_>> {
         let mount = &self.mount;
         let truncate = reservation_of(mount.reservations.itruncate);
         let free = reservation_of(mount.reservations.ifree);
-        let blocks = space::inode_free_blocks(&mount.geometry, &mount.limits)
-            + u64::from(mount.limits.data_levels)
+        let least = space::inode_free_blocks(&mount.geometry, &mount.limits)
             + space::free_blocks_needed(&mount.geometry, &mount.limits);
         let both = Reservation { log_bytes: truncate.log_bytes + free.log_bytes, ..truncate };
-        Reservation { log_count: 2, ..single(both) }.with_blocks(blocks).dipping()
+        let both = Reservation { log_count: 2, ..single(both) }.from_pool(BlockPool::Removal);
+        self.begin_or_remove(both.with_blocks(least + u64::from(mount.limits.data_levels)), least)
     }
 
     /// Frees what a crash left on the unlinked lists. All lists are read before anything is freed, so that an image

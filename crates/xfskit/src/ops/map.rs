@@ -9,7 +9,7 @@
 use super::Volume;
 use super::create::{single, take_in_write};
 use crate::data;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::incore::{ForkKind, Inode};
 use crate::inode::bmap;
 use crate::mount::{BlockPool, Mount};
@@ -25,16 +25,18 @@ use xfskit_ondisk::{FileBlock, InodeNumber};
 pub(super) const END_OF_MAP: FileBlock = FileBlock(1 << 54);
 
 impl Volume {
-    /// Works on the map of a file, of which nothing waits in memory, until `work` is done.
+    /// Works on the map of a file, of which nothing waits in memory, until `work` is done. Each attempt begins with
+    /// blocks from `pool`.
     pub(super) fn change_map<T>(
         &self,
         inode: InodeNumber,
+        pool: BlockPool,
         work: impl Fn(&mut Transaction, InoId) -> Result<Option<T>>,
     ) -> Result<T> {
         let inode = self.mount.inode(inode)?;
         loop {
             self.write_out(&inode)?;
-            if let Some(done) = self.with_settled(&inode, &work)? {
+            if let Some(done) = self.with_settled(&inode, pool, &work)? {
                 return Ok(done);
             }
         }
@@ -44,9 +46,10 @@ impl Volume {
     fn with_settled<T>(
         &self,
         inode: &Arc<Inode>,
+        pool: BlockPool,
         work: impl FnOnce(&mut Transaction, InoId) -> Result<T>,
     ) -> Result<T> {
-        let mut tx = self.begin(map_reservation(&self.mount))?;
+        let mut tx = self.begin_map(pool)?;
         let result = self.join_file(&mut tx, inode).and_then(|id| {
             self.settle(&mut tx, id)?;
             work(&mut tx, id)
@@ -54,7 +57,24 @@ impl Volume {
         self.located(inode.number, tx.finish(result))
     }
 
-    /// As [`Self::change_map`], for two files, which may be one.
+    /// Begins a change of a map.
+    pub(super) fn begin_map(&self, pool: BlockPool) -> Result<Transaction<'_>> {
+        self.begin_or_remove(link_reservation(&self.mount).from_pool(pool), removal_blocks(&self.mount))
+    }
+
+    /// Begins a transaction. A removal for which the reserve pool has not enough goes on with `least` blocks from the
+    /// pool for removals: whatever needs more is refused before anything is changed.
+    pub(super) fn begin_or_remove(&self, reservation: Reservation, least: u64) -> Result<Transaction<'_>> {
+        if reservation.pool != BlockPool::Removal {
+            return self.begin(reservation);
+        }
+        match self.begin(reservation.from_pool(BlockPool::Reserve)) {
+            Err(Error::NoSpace) => self.begin(reservation.with_blocks(least)),
+            other => other,
+        }
+    }
+
+    /// As [`Self::change_map`], for two files, which may be one, and for what takes no blocks that are kept.
     pub(super) fn change_maps<T>(
         &self,
         inodes: [InodeNumber; 2],
@@ -63,7 +83,7 @@ impl Volume {
         let files = [self.mount.inode(inodes[0])?, self.mount.inode(inodes[1])?];
         loop {
             files.iter().try_for_each(|file| self.write_out(file))?;
-            let mut tx = self.begin(map_reservation(&self.mount))?;
+            let mut tx = self.begin(link_reservation(&self.mount))?;
             let result = self.join_both(&mut tx, &files).and_then(|ids| {
                 ids.into_iter().try_for_each(|id| self.settle(&mut tx, id))?;
                 work(&mut tx, ids)
@@ -105,13 +125,19 @@ impl Volume {
         }
         // Another thread wrote meanwhile, and may go on writing.
         drop(tx);
-        self.with_settled(&inode, look)
+        self.with_settled(&inode, BlockPool::Reserve, look)
     }
 }
 
-/// Blocks that one link may need for trees: the map may grow at both ends of a change, and references split records.
+/// Blocks that one link may need for trees: the map may grow at both ends of a change, and references split records, of
+/// blocks that are let go and of blocks that are shared.
 fn tree_blocks(mount: &Mount) -> u64 {
-    2 * u64::from(mount.limits.data_levels) + space::free_blocks_needed(&mount.geometry, &mount.limits)
+    2 * u64::from(mount.limits.data_levels) + 2 * space::free_blocks_needed(&mount.geometry, &mount.limits)
+}
+
+/// Blocks without which a link that removes whole records does not begin: references may split records.
+fn removal_blocks(mount: &Mount) -> u64 {
+    space::free_blocks_needed(&mount.geometry, &mount.limits)
 }
 
 /// What one link takes, or writing out one run, the blocks for contents apart.
@@ -121,32 +147,39 @@ pub(super) fn link_reservation(mount: &Mount) -> Reservation {
     single(both).with_blocks(tree_blocks(mount))
 }
 
-/// What a change of a map begins with. It may dip: what it does frees blocks, or must not stop half-way.
-pub(super) fn map_reservation(mount: &Mount) -> Reservation {
-    link_reservation(mount).dipping()
-}
-
-/// Commits what the chain has done so far. The next link holds no AG and has blocks for the trees.
-pub(super) fn next_link(tx: &mut Transaction) -> Result<()> {
+/// Commits what the chain has done so far. The next link holds no AG.
+pub(super) fn end_link(tx: &mut Transaction) -> Result<()> {
     tx.finish_deferred(Turn::Last)?;
-    tx.roll()?;
-    let blocks = tree_blocks(tx.mount());
-    tx.top_up_blocks(blocks, BlockPool::Reserve)
+    tx.roll()
 }
 
-/// As [`next_link`], with `count` blocks for contents, which do not dip.
+/// As [`end_link`]; the next link has blocks for the trees, from `pool`.
+pub(super) fn next_link(tx: &mut Transaction, pool: BlockPool) -> Result<()> {
+    end_link(tx)?;
+    let blocks = tree_blocks(tx.mount());
+    if pool != BlockPool::Removal {
+        return tx.top_up_blocks(blocks, pool);
+    }
+    match tx.top_up_blocks(blocks, BlockPool::Reserve) {
+        Err(Error::NoSpace) => tx.top_up_blocks(removal_blocks(tx.mount()), BlockPool::Removal),
+        other => other,
+    }
+}
+
+/// As [`next_link`], with `count` blocks for contents.
 pub(super) fn next_link_with(tx: &mut Transaction, count: u64) -> Result<()> {
-    next_link(tx)?;
+    end_link(tx)?;
     let blocks = tree_blocks(tx.mount()) + count;
     tx.top_up_blocks(blocks, BlockPool::Ordinary)
 }
 
-/// Unmaps and frees the blocks of `range`, from its end on.
+/// Unmaps and frees the blocks of `range`, from its end on. Where next to nothing is free, whole records go, and
+/// `NoSpace` is the answer to what would cut one in two.
 pub(super) fn remove_range(tx: &mut Transaction, ino: InoId, range: Range<FileBlock>) -> Result<()> {
     let list = bmap::extents(tx, ino, ForkKind::Data)?;
     let mut more = list.next_at(range.start).is_some_and(|extent| extent.file_block < range.end);
     while more {
-        next_link(tx)?;
+        next_link(tx, BlockPool::Removal)?;
         more = bmap::remove_some(tx, ino, range.clone())?;
     }
     Ok(())
@@ -171,7 +204,7 @@ pub(super) fn grow(tx: &mut Transaction, ino: InoId, to: u64) -> Result<bool> {
     }
     while let Some(written) = written_behind_end(tx, ino, size)? {
         remove_range(tx, ino, written)?;
-        next_link(tx)?;
+        end_link(tx)?;
     }
     let result = data::extend(tx, ino, to);
     tell_settled(tx, ino, result)

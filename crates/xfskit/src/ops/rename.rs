@@ -22,6 +22,7 @@ use crate::dir::{self, DirEntry};
 use crate::error::{Error, Result, caller};
 use crate::incore::Inode;
 use crate::inode::unlinked;
+use crate::mount::BlockPool;
 use crate::parent;
 use crate::space;
 use crate::sync::atomic::Ordering;
@@ -142,7 +143,7 @@ impl Volume {
                 checked.1 = Some(self.check_no_loop(to, from.0)?);
             }
         }
-        let mut tx = self.begin(self.rename_reservation())?;
+        let (mut tx, is_full) = self.begin_rename()?;
         let mut left_over = None;
         let result = (|| {
             let Some(locked) = self.lock_for_rename(&mut tx, from, to, flags)? else { return Ok(()) };
@@ -154,6 +155,9 @@ impl Volume {
                 return Err(Error::WouldBlock);
             }
             check(&mut tx, &locked, flags, caller)?;
+            if is_full && !replaces(&locked, flags) {
+                return Err(Error::NoSpace);
+            }
             unsettled.look(&tx, &locked, flags)?;
             if locked.victim.is_some() {
                 self.mount.journal.order_in_place();
@@ -174,6 +178,16 @@ impl Volume {
         })();
         tx.finish(result)?;
         left_over.map_or(Ok(()), |inode| self.inactivate_or_put_off(&inode))
+    }
+
+    /// Begins a rename; says whether that is one for a full image, which may only take the place of another file: then
+    /// there is one name less, and the parent pointer that one inode gains is as long as the one that another loses.
+    fn begin_rename(&self) -> Result<(Transaction<'_>, bool)> {
+        let reservation = self.rename_reservation();
+        match self.begin(reservation) {
+            Err(Error::NoSpace) => Ok((self.begin(reservation.from_pool(BlockPool::Removal))?, true)),
+            other => Ok((other?, false)),
+        }
     }
 
     fn rename_reservation(&self) -> Reservation {
@@ -320,6 +334,11 @@ fn leave_whiteout(tx: &mut Transaction, from: &Side<'_>, whiteout: InoId) -> Res
     tx.inode_mut(whiteout, InodeFields::CORE).core.links = 1;
     dir::replace(tx, from.dir, from.name, number, EntryType::CharDevice)?;
     parent::add(tx, from.dir, from.name, whiteout)
+}
+
+/// Whether the rename only takes a name away.
+fn replaces(locked: &Locked, flags: RenameFlags) -> bool {
+    locked.victim.is_some() && !flags.whiteout && !flags.exchange
 }
 
 /// Whether the inode that is replaced goes with its name: it has no other, and no blocks to free first.

@@ -13,7 +13,7 @@ use super::{Caller, Volume, acl};
 use crate::attr;
 use crate::attr::update::{self, Logging, Required};
 use crate::error::{Error, Result, caller};
-use crate::mount::{AttrLogging, AttrPath};
+use crate::mount::{AttrLogging, AttrPath, BlockPool};
 use crate::trans::reservation_of;
 use crate::trans::{InoId, Reservation, Transaction};
 use std::collections::HashMap;
@@ -293,7 +293,9 @@ impl Volume {
         let mount = &self.mount;
         let block_bytes = mount.geometry.block_bytes();
         let mut further_bytes = 0;
-        let mut total = Reservation { log_count: 1, ..Reservation::default() };
+        let removes = changes.iter().all(|(_, value)| value.is_none());
+        let pool = if removes { BlockPool::Removal } else { BlockPool::Ordinary };
+        let mut total = Reservation { log_count: 1, pool, ..Reservation::default() };
         for change in changes {
             let value_bytes = bytes_on_disk(change).unwrap_or_default();
             let one = update::reservation(mount, value_bytes, Logging::NotLogged);

@@ -13,7 +13,7 @@
 //! grows again or ends.
 
 use super::create::take_in_write;
-use super::map::{END_OF_MAP, grow, map_reservation, next_link_with, remove_range, written_behind_end};
+use super::map::{END_OF_MAP, grow, next_link_with, remove_range, written_behind_end};
 use super::protected::check_unprotected;
 use super::setattr::{SetAttr, apply};
 use super::stat::stat_of;
@@ -22,6 +22,7 @@ use crate::data::{self, BlockState, MAX_SIZE_BYTES, Source};
 use crate::error::{Error, Result, caller};
 use crate::incore::{ForkKind, Inode, InodeState};
 use crate::inode::bmap;
+use crate::mount::BlockPool;
 use crate::trans::{InoId, InodeFields, Transaction};
 use std::sync::Arc;
 use xfskit_ondisk::{FileBlock, InodeNumber};
@@ -77,7 +78,7 @@ impl Volume {
         if let Some(stat) = self.drop_behind_end(inode, size, work)? {
             return Ok(stat);
         }
-        self.change_map(inode, work)
+        self.change_map(inode, BlockPool::Removal, work)
     }
 
     /// Does the work of a truncation that need not write out anything first; `None` if it is another one.
@@ -98,7 +99,7 @@ impl Volume {
         if !is_such(&inode.state_lock().read()) {
             return Ok(None);
         }
-        let mut tx = self.begin(map_reservation(&self.mount))?;
+        let mut tx = self.begin_map(BlockPool::Removal)?;
         let result = self.join_file(&mut tx, &inode).and_then(|id| match is_such(tx.inode(id)) {
             true => work(&mut tx, id),
             false => Ok(None),
@@ -117,7 +118,7 @@ impl Volume {
         if found.is_none() {
             return Ok(());
         }
-        self.change_map(inode.number, |tx, ino| {
+        self.change_map(inode.number, BlockPool::Removal, |tx, ino| {
             let size = tx.inode(ino).core.size;
             while let Some(written) = written_behind_end(tx, ino, size)? {
                 remove_range(tx, ino, written)?;

@@ -8,7 +8,7 @@ use crate::buffer::BufferKind;
 use crate::env::SeededEnvironment;
 use crate::error::Result;
 use crate::incore::ForkKind;
-use crate::mount::{Mount, MountOptions};
+use crate::mount::{BlockPool, Mount, MountOptions};
 use crate::test_image::{Random, TestImage, transact};
 use crate::trans::Reservation;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ fn places(image: &[u8], mount: &Mount) -> Vec<(usize, usize, &'static BufferKind
 
 fn random_work(mount: &Arc<Mount>, random: &mut Random, extents: &[(FsBlock, u64)], all: &[InodeNumber]) {
     for i in 0..12u64 {
-        let reservation = Reservation { log_bytes: 400_000, log_count: 1, blocks: 200, may_dip: true };
+        let reservation = Reservation { log_bytes: 400_000, log_count: 1, blocks: 200, pool: BlockPool::Reserve };
         let Ok(mut tx) = mount.transaction(reservation) else { return };
         let result: Result<()> = match random.below(4) {
             0 => {

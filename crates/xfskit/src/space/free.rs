@@ -11,7 +11,7 @@ use super::{alloc, free_list, refcount, rmap, unowned};
 use crate::error::{Error, Result};
 use crate::error_tags::FREE_EXTENT;
 use crate::item::LogVector;
-use crate::mount::Mount;
+use crate::mount::{BlockPool, Mount};
 use crate::trans::deferred::{StepResult, Turn, Work};
 use crate::trans::reservation_of;
 use crate::trans::{Reservation, Transaction};
@@ -43,13 +43,13 @@ pub fn defer_free(tx: &mut Transaction, block: FsBlock, count: u32, owner: Owner
     tx.defer(Turn::Last, Vec::new(), Box::new(frees));
 }
 
-/// Log space for a step that changes a few extents in every kind of tree, and one tree in `changes` places more; and
+/// For a step of recovery: log space for one that changes a few extents in every kind of tree, and one tree in `changes` places more; and
 /// `blocks` blocks.
 pub fn step_reservation(mount: &Mount, changes: usize, blocks: u64) -> Reservation {
     let truncate = reservation_of(mount.reservations.itruncate);
     let write = reservation_of(mount.reservations.write);
     let log_bytes = truncate.log_bytes + write.log_bytes + (changes * 2 * mount.geometry.block_bytes()) as u32;
-    Reservation { log_bytes, log_count: 1, ..Reservation::default() }.with_blocks(blocks).dipping()
+    Reservation { log_bytes, log_count: 1, ..Reservation::default() }.with_blocks(blocks).from_pool(BlockPool::Recovery)
 }
 
 impl Work for Frees {

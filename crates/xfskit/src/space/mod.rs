@@ -62,5 +62,7 @@ pub use inode_trees::{FINOBT_KIND, INOBT_KIND};
 pub use owner::{ExtentState, Owner};
 pub use refcount::REFCOUNTBT_KIND;
 pub use request::{AllocRequest, Busy, Near};
-pub use reservation::{free_blocks_needed, inode_allocation_blocks, inode_free_blocks, set_aside_blocks};
+pub use reservation::{
+    blocks_for_trees, free_blocks_needed, inode_allocation_blocks, inode_free_blocks, set_aside_blocks,
+};
 pub use rmap::RMAPBT_KIND;

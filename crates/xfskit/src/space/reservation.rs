@@ -26,12 +26,17 @@ fn finobt_ask(geometry: &Geometry, limits: &Limits, blocks: u32, inodes: u64) ->
 /// Blocks that no operation may take although the superblock counts them as free: at least what all AGs together ever
 /// hold back, for otherwise a transaction could find nothing of what it has reserved.
 pub fn set_aside_blocks(geometry: &Geometry, limits: &Limits) -> u64 {
+    let rmap = rmap_ask(geometry, limits, geometry.ag_blocks);
+    u64::from(geometry.ag_count) * (AG_SET_ASIDE + rmap) + blocks_for_trees(geometry, limits)
+}
+
+/// The part of [`set_aside_blocks`] for the trees that a removal may make larger, and whose blocks count as used: those
+/// of reference counts and of chunks with free inodes.
+pub fn blocks_for_trees(geometry: &Geometry, limits: &Limits) -> u64 {
     let blocks = geometry.ag_blocks;
     let most_inodes = u64::from(blocks) * u64::from(geometry.inodes_per_block());
-    let ask = rmap_ask(geometry, limits, blocks)
-        + refcount_ask(geometry, limits, blocks)
-        + finobt_ask(geometry, limits, blocks, most_inodes);
-    u64::from(geometry.ag_count) * (AG_SET_ASIDE + ask)
+    let ask = refcount_ask(geometry, limits, blocks) + finobt_ask(geometry, limits, blocks, most_inodes);
+    u64::from(geometry.ag_count) * ask
 }
 
 /// Free blocks of an AG that only its own trees may take: the rmapbt must be able to describe every block, the

@@ -2,7 +2,7 @@
 
 use super::{Reservation, Transaction};
 use crate::error::{Error, Result};
-use crate::mount::{BlockPool, Mount};
+use crate::mount::Mount;
 use crate::sync::LockMode;
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ impl Mount {
         let is_scarce = reservation.blocks > 0
             && self.space.has_less_than(SCARCE_BLOCKS_PER_AG * u64::from(self.geometry.ag_count));
         let turn = is_scarce.then(|| self.scarce_space.lock_arc());
-        if !self.space.reserve_blocks(reservation.blocks, BlockPool::that_may_dip(reservation.may_dip)) {
+        if !self.space.reserve_blocks(reservation.blocks, reservation.pool) {
             return Err(Error::NoSpace);
         }
         match self.journal.reserve(reservation.log_bytes, reservation.log_count) {

@@ -2,6 +2,7 @@
 
 use super::{InodeFields, Reservation};
 use crate::buffer::BufferKind;
+use crate::mount::BlockPool;
 use crate::test_image::TestImage;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -44,7 +45,7 @@ fn run_chain(log: &str) {
     let geometry = &mount.geometry;
     let first = geometry.fs_block_address(FsBlock(1000)).unwrap();
     let inode = mount.inode(geometry.root_inode).unwrap();
-    let reservation = Reservation { log_bytes: LINK_BYTES, log_count: 1, blocks: 0, may_dip: true };
+    let reservation = Reservation { log_bytes: LINK_BYTES, log_count: 1, blocks: 0, pool: BlockPool::Reserve };
     let mut tx = mount.transaction(reservation).unwrap();
     let ino = tx.join_inode(&inode);
     for block in 0..2 * u64::from(geometry.log_blocks) {

@@ -1,6 +1,7 @@
 //! The space that a transaction reserves before it starts.
 
 use super::Transaction;
+use crate::mount::BlockPool;
 
 /// Most bytes that a log item takes apart from its contents: its format, and the headers of its regions.
 const ITEM_OVERHEAD_BYTES: usize = 512;
@@ -23,8 +24,8 @@ pub struct Reservation {
     pub log_count: u32,
     /// Blocks that may be allocated in the whole chain.
     pub blocks: u64,
-    /// The blocks may be taken from the reserve pool, for operations that must not fail (removals).
-    pub may_dip: bool,
+    /// Where the blocks may be taken from.
+    pub pool: BlockPool,
 }
 
 impl Reservation {
@@ -38,9 +39,9 @@ impl Reservation {
         Self { blocks: self.blocks + blocks, ..self }
     }
 
-    /// May take blocks from the reserve pool when the others are used up.
-    pub fn dipping(self) -> Self {
-        Self { may_dip: true, ..self }
+    /// Takes the blocks from `pool`.
+    pub fn from_pool(self, pool: BlockPool) -> Self {
+        Self { pool, ..self }
     }
 }
 

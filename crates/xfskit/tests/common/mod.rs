@@ -11,7 +11,7 @@ use xfskit::device::{BlockDevice, MemoryDevice};
 use xfskit::dir::{self, FileType};
 use xfskit::error::{Error, Result};
 use xfskit::inode::NewInode;
-use xfskit::mount::Mount;
+use xfskit::mount::{BlockPool, Mount};
 use xfskit::ondisk::attr::leaf::LeafValue;
 use xfskit::ondisk::inode::FileMode;
 use xfskit::ondisk::{InodeNumber, Timestamp};
@@ -47,7 +47,7 @@ pub fn change<T>(
     inode: InodeNumber,
     work: impl FnOnce(&mut Transaction, InoId) -> Result<T>,
 ) -> Result<T> {
-    let reservation = Reservation { log_bytes: 1 << 20, log_count: 1, blocks: 400, may_dip: false };
+    let reservation = Reservation { log_bytes: 1 << 20, log_count: 1, blocks: 400, pool: BlockPool::Ordinary };
     let inode = mount.inode(inode)?;
     let mut tx = mount.transaction(reservation)?;
     let id = tx.join_inode(&inode);

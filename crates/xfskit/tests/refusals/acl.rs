@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 use xfskit::attr::Attr;
 use xfskit::attr::update::{self, Logging};
+use xfskit::mount::BlockPool;
 use xfskit::ondisk::{InodeNumber, Timestamp};
 use xfskit::trans::Reservation;
 use xfskit::volume::{
@@ -30,7 +31,7 @@ pub fn acl(users: u32) -> Vec<u8> {
 /// Stores a value where an ACL lies, which no call does.
 fn plant(fs: &Volume, inode: InodeNumber, name: &[u8], value: &[u8]) {
     let inode = fs.mount().inode(inode).unwrap();
-    let reservation = Reservation { log_bytes: 1 << 20, log_count: 1, blocks: 200, may_dip: false };
+    let reservation = Reservation { log_bytes: 1 << 20, log_count: 1, blocks: 200, pool: BlockPool::Ordinary };
     let mut tx = fs.mount().transaction(reservation).unwrap();
     let id = tx.join_inode(&inode);
     update::put(&mut tx, id, Attr::new(2, name, value), Logging::NotLogged).unwrap();
@@ -145,7 +146,7 @@ fn a_chmod_that_was_overtaken_by_a_long_acl_begins_anew() {
     let free = fs.statfs().free_blocks;
     fs.fallocate(filler, 0, (free - 400) * 1024, Fallocate::Allocate).unwrap();
     let inode = fs.mount().inode(file).unwrap();
-    let reservation = Reservation { log_bytes: 1 << 20, log_count: 1, blocks: 200, may_dip: false };
+    let reservation = Reservation { log_bytes: 1 << 20, log_count: 1, blocks: 200, pool: BlockPool::Ordinary };
     let mut tx = fs.mount().transaction(reservation).unwrap();
     let change = SetAttr { permissions: Some(Permissions::new(0o600)), ..Default::default() };
     std::thread::scope(|scope| {

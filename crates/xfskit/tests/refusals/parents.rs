@@ -4,6 +4,7 @@ use crate::shapes::{file, refused};
 use crate::stress::Image;
 use xfskit::attr::Attr;
 use xfskit::attr::update::{self, Logging};
+use xfskit::mount::BlockPool;
 use xfskit::ondisk::InodeNumber;
 use xfskit::trans::Reservation;
 use xfskit::volume::{Caller, Error, RenameFlags, Volume};
@@ -15,7 +16,7 @@ fn damage(fs: &Volume, inode: InodeNumber, name: &str) {
     value[..8].copy_from_slice(&root.inode.0.to_be_bytes());
     value[8..].copy_from_slice(&root.generation.to_be_bytes());
     let handle = fs.mount().inode(inode).unwrap();
-    let reservation = Reservation { log_bytes: 1 << 20, log_count: 1, blocks: 100, may_dip: false };
+    let reservation = Reservation { log_bytes: 1 << 20, log_count: 1, blocks: 100, pool: BlockPool::Ordinary };
     let mut tx = fs.mount().transaction(reservation).unwrap();
     let id = tx.join_inode(&handle);
     update::remove(&mut tx, id, Attr::parent(name.as_bytes(), &value), Logging::Logged).unwrap();

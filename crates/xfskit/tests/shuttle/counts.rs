@@ -4,7 +4,7 @@
 use crate::{below, explore};
 use shuttle::thread;
 use std::sync::Arc;
-use xfskit::mount::{BlockPool, SpaceCounts};
+use xfskit::mount::{BlockPool, KeptBlocks, SpaceCounts};
 
 const THREADS: u64 = 3;
 /// Blocks that a thread reserves at a time.
@@ -13,7 +13,7 @@ const SHARE: u64 = 50;
 #[test]
 fn each_thread_that_asks_for_space_gets_what_is_free() {
     explore("counts", 400, || {
-        let counts = Arc::new(SpaceCounts::new(10_000, 0, 0, 64, 0));
+        let counts = Arc::new(SpaceCounts::new(10_000, KeptBlocks::default(), 64, 0));
         assert!(counts.reserve_blocks(60, BlockPool::Ordinary));
         counts.give_back_blocks(60);
         // Takes blocks until there are exactly enough for all threads, some of them kept by the slot of this thread.

@@ -126,7 +126,8 @@ fn use_up_space(fs: &Volume) {
     let two = mount.inode(fs.lookup(fs.root(), b"two").unwrap().inode).unwrap();
     let (mut at, mut count) = (0, 1024);
     while count > 0 {
-        let reservation = Reservation { log_bytes: 1 << 18, log_count: 1, blocks: count + 20, may_dip: true };
+        let reservation =
+            Reservation { log_bytes: 1 << 18, log_count: 1, blocks: count + 20, pool: BlockPool::Reserve };
         let Ok(mut tx) = mount.transaction(reservation) else {
             count /= 2;
             continue;

@@ -422,3 +422,37 @@ fn the_report_counts_what_was_finished() {
     assert!(!mount.journal.ail().has_intents());
     mount.unmount().unwrap();
 }
+
+/// Operations before the crash have taken the blocks that removals may take; the rest is there for recovery.
+#[test]
+fn what_a_crash_cut_off_is_finished_although_no_operation_could_begin() {
+    let crash = crash(PLAIN, &|scene| {
+        let one = shared(scene, false);
+        counts(scene, &[(RefcountVerb::Increase, FsBlock(one.0 + 4), 10)]);
+        let block = scene.blocks(12);
+        scene.map(0, 200, block, 5, false);
+        maps(scene, BmapVerb::Map, 0, 205, FsBlock(block.0 + 5), 7, false);
+        let staged = scene.blocks(6);
+        cow::stage(&mut scene.tx, staged, 6).unwrap();
+        let (ag, start) = scene.tx.geometry().split_fs_block(staged).unwrap();
+        reverse::map(&mut scene.tx, ag, Rmap { start, count: 6, owner: rmap_owner::COW, offset: 0 }).unwrap();
+    });
+    let device = Arc::new(MemoryDevice::from_bytes(crash.clone()));
+    let env = Arc::new(SeededEnvironment::new(1));
+    let mount = Mount::open_in(Arc::clone(&device) as _, None, MountOptions::default(), env).unwrap();
+    let mut taken = 0;
+    for step in [1024, 64, 1] {
+        while mount.space.reserve_blocks(step, BlockPool::Removal) {
+            taken += step;
+        }
+    }
+    let found = mount.recovered.lock().take().unwrap();
+    let report = finish_intents(&mount, found.intents).unwrap();
+    assert_eq!((report.bmaps, report.refcounts), (1, 1));
+    assert_eq!(free_cow_leftovers(&mount).unwrap(), 6);
+    mount.space.give_back_blocks(taken);
+    mount.unmount().unwrap();
+    let Some(ours) = State::of(&device.to_bytes()) else { return };
+    let Some(kernels) = State::of(&crash) else { return };
+    ours.assert_same(&kernels, "we and the kernel");
+}

@@ -13,6 +13,7 @@ use crate::env::SeededEnvironment;
 use crate::incore::ForkKind;
 use crate::inode::bmap;
 use crate::item::LogVector;
+use crate::mount::BlockPool;
 use crate::space::{AllocRequest, ExtentState, Near, Owner, allocate, rmap_change as reverse};
 use crate::test_image::TestImage;
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
@@ -131,7 +132,7 @@ fn crash_after(
     before(&fs);
     fs.sync().unwrap();
     let mount = Arc::clone(fs.mount());
-    let reservation = Reservation { log_bytes: 1 << 20, log_count: 1, blocks: 2000, may_dip: true };
+    let reservation = Reservation { log_bytes: 1 << 20, log_count: 1, blocks: 2000, pool: BlockPool::Reserve };
     let mut tx = mount.transaction(reservation).unwrap();
     let inos = inodes.iter().map(|&inode| tx.join_inode(&mount.inode(inode).unwrap())).collect();
     let mut scene = Scene { tx, inos, inodes: inodes.clone(), intents: 0, cut: None, fill_log: false };

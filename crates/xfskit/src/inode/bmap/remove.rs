@@ -3,7 +3,7 @@
 use super::apply::replace;
 use super::rewrite::{expect_records, without};
 use super::{count_blocks, extents, owner};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::error_tags::BMAP_REMOVE;
 use crate::incore::ForkKind;
 use crate::space::{self, alloc, refcount};
@@ -39,6 +39,7 @@ pub fn remove(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, c
         // Directories and attributes unmap blocks in the middle of a removal, which must not fail any more.
         if is_file && owner.may_share() {
             expect_records(tx, ino, ForkKind::Data, rest.len().saturating_sub(1))?;
+            expect_references(tx, (block, freed as u32), rest.len())?;
             if tx.geometry().has_reflink() {
                 // Only files share blocks. This transaction drops the reference. An extent-free intent would not do:
                 // from it recovery would free blocks that other files still map. So the AG is locked here, before the
@@ -50,6 +51,27 @@ pub fn remove(tx: &mut Transaction, ino: InoId, fork: ForkKind, at: FileBlock, c
         replace(tx, ino, fork, index..index + 1, &rest)?;
         space::free(tx, block, freed as u32, owner)?;
     }
+}
+
+/// Checks that the transaction has blocks for the reference counts of blocks that are freed, of a record of which so
+/// many parts stay: a record that is cut in two may take blocks for the map, too.
+fn expect_references(tx: &mut Transaction, (block, count): (FsBlock, u32), parts: usize) -> Result<()> {
+    let (left, references, all) = (tx.blocks_left(), reference_blocks(tx), blocks_for_one(tx));
+    let enough = match parts {
+        2.. => left >= all || references == 0,
+        // What is not shared has no counts.
+        _ => left >= references || refcount::shared_part(tx, block, count)?.is_none(),
+    };
+    if enough { Ok(()) } else { Err(Error::NoSpace) }
+}
+
+fn reference_blocks(tx: &Transaction) -> u64 {
+    space::free_blocks_needed(tx.geometry(), &tx.mount().limits)
+}
+
+/// Most blocks that the trees take when a part of one record is freed.
+fn blocks_for_one(tx: &Transaction) -> u64 {
+    reference_blocks(tx) + u64::from(tx.mount().limits.data_levels)
 }
 
 /// Unmaps and frees blocks of a file in `range`, from its end on, as many as one transaction can: some extents of one
@@ -73,6 +95,10 @@ pub fn remove_some(tx: &mut Transaction, ino: InoId, range: Range<FileBlock>) ->
         let block = FsBlock(extent.block.0 + (first.0 - extent.file_block.0));
         let ag = tx.geometry().split_fs_block(block).map(|(ag, _)| ag);
         if first_ag.is_some() && first_ag != ag {
+            return Ok(true);
+        }
+        // Those before may have used up what this one may need: the next link has more.
+        if first_ag.is_some() && tx.blocks_left() < blocks_for_one(tx) {
             return Ok(true);
         }
         first_ag = ag;
