@@ -98,6 +98,8 @@ tags! {
     REFUSE_WINDOW = "refuse_window";
     /// A tree of an AG finds no blocks to grow.
     REFUSE_BLOCKS = "refuse_blocks";
+    /// There are no blocks for a removal.
+    REFUSE_REMOVAL = "refuse_removal";
     /// A map has no room for more extents.
     REFUSE_RECORDS = "refuse_records";
     /// The data fork of an inode cannot make room for an attr fork.

@@ -153,7 +153,8 @@ impl Volume {
 
     /// Frees what a crash left on the unlinked lists. All lists are read before anything is freed, so that an image
     /// with a damaged one is refused as it is. An inode whose own blocks cannot be found stays: all other files can be
-    /// used, and the kernel mounts such an image, too.
+    /// used, and the kernel mounts such an image, too. One that cannot be freed for want of space waits until others
+    /// are.
     pub(super) fn clean_orphans(&self) -> Result<()> {
         let mut orphans = Vec::new();
         for ag in (0..self.mount.geometry.ag_count).map(AgNumber) {
@@ -169,6 +170,10 @@ impl Volume {
             match self.inactivate(&inode) {
                 Err(error @ Error::Corrupt(_)) if self.mount.journal.check().is_ok() => {
                     tracing::warn!(inode = number.0, %error, "an inode without a name cannot be freed; run xfs_repair");
+                }
+                Err(error @ Error::NoSpace) if self.mount.journal.check().is_ok() => {
+                    tracing::warn!(inode = number.0, %error, "an inode without a name is freed later");
+                    self.put_off.lock().insert(number);
                 }
                 other => other?,
             }

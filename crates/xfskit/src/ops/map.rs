@@ -10,6 +10,7 @@ use super::Volume;
 use super::create::{single, take_in_write};
 use crate::data;
 use crate::error::{Error, Result};
+use crate::error_tags::REFUSE_REMOVAL;
 use crate::incore::{ForkKind, Inode};
 use crate::inode::bmap;
 use crate::mount::{BlockPool, Mount};
@@ -67,6 +68,9 @@ impl Volume {
     pub(super) fn begin_or_remove(&self, reservation: Reservation, least: u64) -> Result<Transaction<'_>> {
         if reservation.pool != BlockPool::Removal {
             return self.begin(reservation);
+        }
+        if self.mount.error_tags.strikes(REFUSE_REMOVAL) {
+            return Err(Error::NoSpace);
         }
         match self.begin(reservation.from_pool(BlockPool::Reserve)) {
             Err(Error::NoSpace) => self.begin(reservation.with_blocks(least)),

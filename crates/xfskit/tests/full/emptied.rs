@@ -5,9 +5,10 @@ use crate::stress::Image;
 use rustix::fs::{FallocateFlags, fallocate, removexattr};
 use std::fs::File;
 use std::path::Path;
+use xfskit::error_tags::REFUSE_REMOVAL;
 use xfskit::mount::BlockPool;
 use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{Caller, Error, Fallocate, NewFile, RenameFlags, SetMode, Volume};
+use xfskit::volume::{Caller, Error, Fallocate, MountOptions, NewFile, RenameFlags, SetMode, Volume};
 use xfskit_testkit::{copy_image, kernel_mount};
 
 /// Extents of the file `scattered`, each a block.
@@ -297,4 +298,29 @@ fn an_image_without_the_reserve_pool_that_the_power_cut_is_opened_and_emptied() 
     let fs = image.open();
     empty(&fs, &["preallocated".into()]);
     image.close(fs);
+}
+
+/// An inode without a name that cannot be freed keeps nobody from the image.
+#[test]
+fn an_image_with_an_inode_that_there_is_no_space_to_free_is_opened() {
+    let image = Image::new(64, &[]);
+    let fs = image.open();
+    let held = make(&fs, "held");
+    fs.write_at(held, 0, &[5; 10_000]).unwrap();
+    fs.sync().unwrap();
+    let reference = fs.reference(held).unwrap();
+    fs.unlink(fs.root(), b"held", &Caller::root()).unwrap();
+    fs.sync().unwrap();
+    let (before, (_, free)) = (fs.statfs(), fs.mount().space.inodes());
+    std::mem::forget(reference);
+    drop(fs);
+    let fs = image.open_with(MountOptions { error_tags: vec![(REFUSE_REMOVAL, 1)], ..MountOptions::default() });
+    assert_eq!(fs.mount().space.inodes().1, free, "it waits");
+    fs.sync().unwrap();
+    let after = fs.statfs();
+    assert_eq!(fs.mount().space.inodes().1, free + 1, "a sync has freed it");
+    assert!(after.free_blocks >= before.free_blocks + 3);
+    image.close(fs);
+    let Some(kernel) = kernel_mount(&image.path) else { return };
+    kernel.unmount();
 }
