@@ -190,9 +190,13 @@ impl AttrUpdate<'_> {
         self.mapping.map_or(Ok(()), |mapping| mapping.take_back(tx, ino))
     }
 
-    /// Log space and blocks for a step.
+    /// Log space and blocks for a step of recovery.
     pub(super) fn reserve(&self, mount: &Mount) -> Reservation {
-        reservation(mount, self.change.value_bytes(), Logging::Logged).from_pool(BlockPool::Reserve)
+        // What began as a removal may have been paid by what is kept for removals, and a parent pointer must not be
+        // lost: recovery finds blocks for them.
+        let must_go_on = self.change.value_bytes() == 0 || self.change.is_parent();
+        let pool = if must_go_on { BlockPool::Recovery } else { BlockPool::Reserve };
+        reservation(mount, self.change.value_bytes(), Logging::Logged).from_pool(pool)
     }
 
     /// Encodes an intent for the whole of it.

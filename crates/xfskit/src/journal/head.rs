@@ -229,7 +229,7 @@ impl<'p> Window<'p> {
     /// before the next record is written, so no write before a mark was in flight.
     fn is_stale_mark(&self, index: usize) -> bool {
         let header = self.header(index);
-        header.length.get() == 0 && header.operations.get() == 0
+        header.length.get() == 0 && header.operations.get() == 0 && header.lsn.get() == self.lsn(index).0
     }
 
     /// The newest record that arrived whole; `None` if the window does not show it.
@@ -243,6 +243,7 @@ impl<'p> Window<'p> {
         let of_any = headers.iter().rposition(|&index| self.is_whole_of_any(index, uuid));
         headers.drain(..of_any.unwrap_or(0));
         let mut damage = None;
+        let all = headers.len();
         while let Some(&newest) = headers.last() {
             let header = self.header(newest);
             match verify_header(&header, uuid_for(&header, uuid), log_bytes) {
@@ -250,7 +251,9 @@ impl<'p> Window<'p> {
                 Ok(()) => {}
                 Err(e) => {
                     let e = e.at(self.place.address(self.lsn(newest).block()));
-                    if !is_readable(&header, uuid) {
+                    // No more of them can have been in flight.
+                    let is_too_old = all - headers.len() >= IN_FLIGHT_RECORDS;
+                    if is_too_old || !is_readable(&header, uuid) {
                         return Err(e.into());
                     }
                     // It is a record of this filesystem, whose header is as damaged as its contents may be.

@@ -156,7 +156,8 @@ impl Volume {
             let mut written = 0;
             let result = self.write(to, span.to + *done, &buffer[..count], Writer::Caller, &mut written);
             *done += if result.is_ok() { count as u64 } else { written as u64 };
-            if times == Times::Change && matches!(result, Ok(_) | Err(Error::Io { .. } | Error::NoSpace)) {
+            let may_have_written = written > 0 || matches!(result, Ok(_) | Err(Error::Io { .. } | Error::NoSpace));
+            if times == Times::Change && may_have_written {
                 self.note_write(&self.mount.inode(to)?);
             }
             result?;

@@ -561,6 +561,7 @@ impl Volume {
         from: FileBlock,
         goal: (FileBlock, u64),
     ) -> Result<FileBlock> {
+        self.expect_tree_blocks(tx, id)?;
         let mut at = self.write_out_some(tx, id, from, goal)?;
         for _ in 1..RUNS_UNDER_ONE_LOCK {
             if at >= goal.0 {
@@ -591,8 +592,18 @@ impl Volume {
         Ok(next)
     }
 
+    /// Sees to it that a transaction that may have begun with fewer blocks has those for the trees, if anything of the
+    /// file waits.
+    fn expect_tree_blocks(&self, tx: &mut Transaction, id: InoId) -> Result<()> {
+        if tx.inode(id).is_settled() {
+            return Ok(());
+        }
+        tx.top_up_blocks(link_reservation(&self.mount).blocks, BlockPool::Reserve)
+    }
+
     /// Brings out all that waits of a joined file, in links of the chain at hand.
     pub(super) fn settle(&self, tx: &mut Transaction, id: InoId) -> Result<()> {
+        self.expect_tree_blocks(tx, id)?;
         while !tx.inode(id).is_settled() {
             self.write_out_some(tx, id, FileBlock(0), (END_OF_MAP, 0))?;
             next_link(tx, BlockPool::Reserve)?;
@@ -613,6 +624,9 @@ impl Volume {
         // One thread brings out for all, unless memory grows in spite of that.
         let turn = if dirty.bytes() < 2 * most { dirty.try_take_turn() } else { Some(dirty.take_turn()) };
         let Some(_turn) = turn else { return Ok(()) };
+        if dirty.bytes() < most {
+            return Ok(());
+        }
         let waiting = dirty.all();
         let times = self.write_out_times(&waiting);
         let result = times.and(self.write_out_each(waiting, || dirty.bytes() >= most / 2));

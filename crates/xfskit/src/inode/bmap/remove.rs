@@ -74,8 +74,8 @@ fn blocks_for_one(tx: &Transaction) -> u64 {
     reference_blocks(tx) + u64::from(tx.mount().limits.data_levels)
 }
 
-/// Unmaps and frees blocks of a file in `range`, from its end on, as many as one transaction can: some extents of one
-/// AG, or a part of one that is shared in many pieces. The transaction must have locked no AG. Returns whether anything
+/// Unmaps and frees blocks of a file in `range`, from its last extent on, as many as one transaction can: some extents of
+/// one AG, or a part of one that is shared in many pieces. The transaction must have locked no AG. Returns whether anything
 /// is left.
 ///
 /// # Errors
@@ -102,9 +102,17 @@ pub fn remove_some(tx: &mut Transaction, ino: InoId, range: Range<FileBlock>) ->
             return Ok(true);
         }
         first_ag = ag;
-        let portion = refcount::freeable_blocks(tx, block, count as u32)?;
-        remove(tx, ino, ForkKind::Data, first, portion.into())?;
-        if u64::from(portion) < count {
+        let mut portion = u64::from(refcount::freeable_blocks(tx, block, count as u32)?);
+        let mut skipped = 0;
+        // Without blocks for a cut, the part at the end goes, for the record then only becomes shorter. To find it takes
+        // a walk over all of the record's counts, so otherwise the part at the front does.
+        while tx.blocks_left() < blocks_for_one(tx) && skipped + portion < count {
+            skipped += portion;
+            let (from, rest) = (FsBlock(block.0 + skipped), count - skipped);
+            portion = refcount::freeable_blocks(tx, from, rest as u32)?.into();
+        }
+        remove(tx, ino, ForkKind::Data, first.add(skipped), portion)?;
+        if portion < count {
             return Ok(true);
         }
     }
