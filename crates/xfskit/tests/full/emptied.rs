@@ -8,7 +8,7 @@ use std::path::Path;
 use xfskit::error_tags::REFUSE_REMOVAL;
 use xfskit::mount::BlockPool;
 use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{Caller, Error, Fallocate, MountOptions, NewFile, RenameFlags, SetMode, Volume};
+use xfskit::volume::{Caller, Error, Fallocate, MountOptions, NewFile, RenameFlags, SetAttr, SetMode, Volume};
 use xfskit_testkit::{copy_image, kernel_mount};
 
 /// Extents of the file `scattered`, each a block.
@@ -323,4 +323,28 @@ fn an_image_with_an_inode_that_there_is_no_space_to_free_is_opened() {
     image.close(fs);
     let Some(kernel) = kernel_mount(&image.path) else { return };
     kernel.unmount();
+}
+
+/// A cut in the middle of a record whose end is shared in many pieces, in more links than one: each frees the part at
+/// the record's end, so that none has to cut it in two.
+#[test]
+fn without_the_reserve_pool_a_file_that_is_shared_in_pieces_is_truncated_within_an_extent() {
+    const BLOCKS: u64 = 400;
+    let image = Image::new(64, &[('d', "agcount=1")]);
+    let fs = image.open();
+    let (file, clone, block) = (make(&fs, "file"), make(&fs, "clone"), block_bytes(&fs));
+    fs.write_at(file, 0, &vec![7; (BLOCKS * block) as usize]).unwrap();
+    fs.fsync(file).unwrap();
+    for at in (0..BLOCKS).rev().step_by(2).take(40) {
+        fs.clone_range(file, at * block, clone, at * block, block).unwrap();
+    }
+    fs.sync().unwrap();
+    let taken = take_reserve(&fs);
+    let size = SetAttr { size: Some(10 * block), ..SetAttr::default() };
+    fs.set_attr(file, &size, &Caller::root()).unwrap();
+    let stat = fs.stat(file).unwrap();
+    assert_eq!((stat.size, stat.blocks * 512), (10 * block, 10 * block));
+    fs.mount().journal.check().unwrap();
+    fs.mount().space.give_back_blocks(taken);
+    image.close(fs);
 }
