@@ -526,7 +526,7 @@ fn an_image_below_a_partition_table_is_found() {
         file.write_all_at(&[0; 512], 0).unwrap();
         file.write_all_at(&[0x55, 0xaa], 510).unwrap();
         // The first superblock is gone, which the exit code says.
-        let output = xfskit(&words("ls IMAGE", &image));
+        let output = xfskit(words("ls IMAGE", &image));
         assert!(output.status.code() == Some(3) && output.stdout == b"file\n", "{options}: {output:?}");
     }
 }

@@ -35,6 +35,15 @@ impl Format {
         }
     }
 
+    /// The whole disk as an operand. A raw file that is named alone is replaced by a new one; this one is filled where it
+    /// is, as the other is, after a look at whether the tree fits.
+    fn whole(self, path: &Path) -> PathBuf {
+        match self {
+            Self::Raw => PathBuf::from(format!("{}#whole", path.display())),
+            Self::Qcow2 => path.into(),
+        }
+    }
+
     /// Makes an empty disk, in place of an older one.
     fn make(self, path: &Path) -> Result<()> {
         let _ = fs::remove_file(path);
@@ -81,8 +90,9 @@ pub(super) fn measure(trees: &Trees<'_>, section: &mut Section) -> Result<()> {
 fn once(trees: &Trees<'_>, tree: &Path, files: usize, format: Format) -> Result<Run> {
     let (small, image, out) = (&*trees.tree, trees.lab.scratch.file("disk"), trees.lab.scratch.file("out"));
     let inside = |path: &str| PathBuf::from(format!("{}:{path}", image.display()));
+    let whole = format.whole(&image);
     format.make(&image)?;
-    let filled = trees.timed(FILL, files, || trees.xfskit(&["mkfs", "-q", "--from"], &[tree, &image]))?;
+    let filled = trees.timed(FILL, files, || trees.xfskit(&["mkfs", "-q", "--from"], &[tree, &whole]))?;
     format.make(&image)?;
     trees.xfskit(&["mkfs", "-q"], &[&image])?;
     let copied_in = trees.timed(COPY_IN, files, || trees.xfskit(&["cp", "-r"], &[tree, &inside("/")]))?;
@@ -90,7 +100,7 @@ fn once(trees: &Trees<'_>, tree: &Path, files: usize, format: Format) -> Result<
     fs::remove_dir_all(out)?;
     format.make(&image)?;
     let filled_small =
-        trees.timed(FILL_SMALL, trees.files, || trees.xfskit(&["mkfs", "-q", "--from"], &[small, &image]))?;
+        trees.timed(FILL_SMALL, trees.files, || trees.xfskit(&["mkfs", "-q", "--from"], &[small, &whole]))?;
     let checked = trees.timed(CHECK, trees.files, || trees.xfskit(&["check"], &[&image]))?;
     fs::remove_file(image)?;
     Ok(Run {

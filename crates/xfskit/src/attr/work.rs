@@ -196,7 +196,7 @@ impl AttrUpdate<'_> {
         // lost: recovery finds blocks for them.
         let must_go_on = self.change.value_bytes() == 0 || self.change.is_parent();
         let pool = if must_go_on { BlockPool::Recovery } else { BlockPool::Reserve };
-        reservation(mount, self.change.value_bytes(), Logging::Logged).from_pool(pool)
+        reservation(mount, self.change.value_bytes(), Logging::Logged).with_pool(pool)
     }
 
     /// Encodes an intent for the whole of it.

@@ -530,7 +530,7 @@ impl Volume {
 
     /// Contents have paid for their blocks, and may take kept ones for the trees; times need none.
     fn begin_write_out(&self, inode: &Inode) -> Result<Transaction<'_>> {
-        let reservation = link_reservation(&self.mount).from_pool(BlockPool::Reserve);
+        let reservation = link_reservation(&self.mount).with_pool(BlockPool::Reserve);
         match self.begin(reservation) {
             Err(Error::NoSpace) if inode.state_lock().read().is_settled() => self.begin(reservation.with_blocks(0)),
             other => other,

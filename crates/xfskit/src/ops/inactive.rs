@@ -147,7 +147,7 @@ impl Volume {
         let least = space::inode_free_blocks(&mount.geometry, &mount.limits)
             + space::free_blocks_needed(&mount.geometry, &mount.limits);
         let both = Reservation { log_bytes: truncate.log_bytes + free.log_bytes, ..truncate };
-        let both = Reservation { log_count: 2, ..single(both) }.from_pool(BlockPool::Removal);
+        let both = Reservation { log_count: 2, ..single(both) }.with_pool(BlockPool::Removal);
         self.begin_or_remove(both.with_blocks(least + u64::from(mount.limits.data_levels)), least)
     }
 

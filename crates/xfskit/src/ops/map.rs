@@ -60,7 +60,7 @@ impl Volume {
 
     /// Begins a change of a map.
     pub(super) fn begin_map(&self, pool: BlockPool) -> Result<Transaction<'_>> {
-        self.begin_or_remove(link_reservation(&self.mount).from_pool(pool), removal_blocks(&self.mount))
+        self.begin_or_remove(link_reservation(&self.mount).with_pool(pool), removal_blocks(&self.mount))
     }
 
     /// Begins a transaction. A removal for which the reserve pool has not enough goes on with `least` blocks from the
@@ -72,7 +72,7 @@ impl Volume {
         if self.mount.error_tags.strikes(REFUSE_REMOVAL) {
             return Err(Error::NoSpace);
         }
-        match self.begin(reservation.from_pool(BlockPool::Reserve)) {
+        match self.begin(reservation.with_pool(BlockPool::Reserve)) {
             Err(Error::NoSpace) => self.begin(reservation.with_blocks(least)),
             other => other,
         }

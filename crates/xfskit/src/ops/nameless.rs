@@ -132,7 +132,7 @@ impl Volume {
         let reserved = (log_bytes / MAX_SHARE_OF_LOG / u64::from(each.log_bytes).max(1)).clamp(1, RESERVED_INODES);
         let blocks = space::inode_free_blocks(&mount.geometry, &mount.limits) * inodes.len() as u64;
         let all = Reservation { log_bytes: each.log_bytes * reserved as u32, ..each };
-        let mut tx = self.begin(all.with_blocks(blocks).from_pool(BlockPool::Removal))?;
+        let mut tx = self.begin(all.with_blocks(blocks).with_pool(BlockPool::Removal))?;
         let joined: Vec<InoId> = inodes.iter().map(|inode| tx.join_inode(inode)).collect();
         let still: Vec<Still> = inodes.iter().zip(&joined).map(|(inode, ino)| still(&tx, inode, *ino)).collect();
         if still.iter().any(|still| *still != Still::Waits) {

@@ -185,7 +185,7 @@ impl Volume {
     fn begin_rename(&self) -> Result<(Transaction<'_>, bool)> {
         let reservation = self.rename_reservation();
         match self.begin(reservation) {
-            Err(Error::NoSpace) => Ok((self.begin(reservation.from_pool(BlockPool::Removal))?, true)),
+            Err(Error::NoSpace) => Ok((self.begin(reservation.with_pool(BlockPool::Removal))?, true)),
             other => Ok((other?, false)),
         }
     }

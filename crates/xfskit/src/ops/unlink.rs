@@ -96,7 +96,7 @@ impl Volume {
             + space::inode_free_blocks(&mount.geometry, &mount.limits)
             + parent::blocks_to_add(&mount.geometry, &mount.limits);
         let both = Reservation { log_bytes: remove.log_bytes + free.log_bytes, ..remove };
-        Reservation { log_count: 1, ..single(both) }.with_blocks(blocks).from_pool(BlockPool::Removal)
+        Reservation { log_count: 1, ..single(both) }.with_blocks(blocks).with_pool(BlockPool::Removal)
     }
 
     /// Removes a name and what belongs to it; frees the inode at once where that is possible.

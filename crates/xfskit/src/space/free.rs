@@ -49,7 +49,7 @@ pub fn step_reservation(mount: &Mount, changes: usize, blocks: u64) -> Reservati
     let truncate = reservation_of(mount.reservations.itruncate);
     let write = reservation_of(mount.reservations.write);
     let log_bytes = truncate.log_bytes + write.log_bytes + (changes * 2 * mount.geometry.block_bytes()) as u32;
-    Reservation { log_bytes, log_count: 1, ..Reservation::default() }.with_blocks(blocks).from_pool(BlockPool::Recovery)
+    Reservation { log_bytes, log_count: 1, ..Reservation::default() }.with_blocks(blocks).with_pool(BlockPool::Recovery)
 }
 
 impl Work for Frees {

@@ -40,7 +40,7 @@ impl Reservation {
     }
 
     /// Takes the blocks from `pool`.
-    pub fn from_pool(self, pool: BlockPool) -> Self {
+    pub fn with_pool(self, pool: BlockPool) -> Self {
         Self { pool, ..self }
     }
 }
