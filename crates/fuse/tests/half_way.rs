@@ -2,26 +2,12 @@
 
 mod common;
 
-use common::{Fixture, mounted};
+use common::{NOBODY, both};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 use xfskit_fuse::WriteCache;
-use xfskit_testkit::{Mount, Scratch, kernel_mount};
-
-const NOBODY: [&str; 5] = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
-
-fn both(cache: WriteCache) -> Option<(Fixture, Mount, Scratch)> {
-    let other = mounted()?.unmount();
-    let kernel = kernel_mount(&other.file("a.img"))?;
-    let mut fixture = mounted()?;
-    fixture.remount(cache);
-    for path in [kernel.path(), fixture.scratch.path(), &fixture.scratch.file("mount")] {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-    }
-    Some((fixture, kernel, other))
-}
 
 fn python(who: &[&str], program: &str, dir: &Path) -> String {
     let output = Command::new("setpriv").args(who).args(["/usr/bin/python3", "-c", program]).arg(dir).output().unwrap();

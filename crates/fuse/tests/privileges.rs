@@ -2,27 +2,12 @@
 
 mod common;
 
-use common::{Fixture, has, mounted, run};
+use common::{NOBODY, both, has, run};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 use xfskit_fuse::WriteCache;
-use xfskit_testkit::{Mount, Scratch, kernel_mount};
-
-const NOBODY: [&str; 5] = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
-
-/// A mount by xfskit, and the kernel's mount of another new image. The folder of that image is dropped last.
-fn both(cache: WriteCache) -> Option<(Fixture, Mount, Scratch)> {
-    let other = mounted()?.unmount();
-    let kernel = kernel_mount(&other.file("a.img"))?;
-    let mut fixture = mounted()?;
-    fixture.remount(cache);
-    for path in [kernel.path(), fixture.scratch.path(), &fixture.scratch.file("mount")] {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-    }
-    Some((fixture, kernel, other))
-}
 
 /// Runs a script with setpriv on a new file of the given mode; returns the mode afterwards, and whether it succeeded.
 fn after(dir: &Path, mode: u32, who: &[&str], script: &str) -> (u32, bool) {

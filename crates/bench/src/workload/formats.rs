@@ -35,8 +35,8 @@ impl Format {
         }
     }
 
-    /// The whole disk as an operand. A raw file that is named alone is replaced by a new one; this one is filled where it
-    /// is, as the other is, after a look at whether the tree fits.
+    /// The whole disk as an operand. A raw file that is named alone is replaced by a new one; this one is filled where
+    /// it is, as the other is, after a look at whether the tree fits.
     fn whole(self, path: &Path) -> PathBuf {
         match self {
             Self::Raw => PathBuf::from(format!("{}#whole", path.display())),

@@ -2,6 +2,7 @@
 #![allow(dead_code)] // No test uses all of it.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use xfskit::device::{Access, BlockDevice, FileDevice};
 use xfskit::volume::{MountOptions, Volume};
 use xfskit_check::{CheckOptions, Quiet};
 use xfskit_fuse::{KernelClock, MountError, Options, Session, Unmounted, Unmounter, WriteCache};
-use xfskit_testkit::{Scratch, kernel_mount, reference, scratch, skip};
+use xfskit_testkit::{Mount, Scratch, kernel_mount, reference, scratch, skip};
 
 pub const IMAGE_BYTES: u64 = 512 << 20;
 
@@ -164,4 +165,19 @@ pub fn seeds(usual: u64) -> std::ops::Range<u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
     let first = number("XFSKIT_SEED").unwrap_or(1);
     first..first + usual * number("XFSKIT_STRESS").unwrap_or(1)
+}
+
+/// Arguments of setpriv for a user without rights.
+pub const NOBODY: [&str; 5] = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
+
+/// A mount by xfskit, and the kernel's mount of another new image. The folder of that image is dropped last.
+pub fn both(cache: WriteCache) -> Option<(Fixture, Mount, Scratch)> {
+    let other = mounted()?.unmount();
+    let kernel = kernel_mount(&other.file("a.img"))?;
+    let mut fixture = mounted()?;
+    fixture.remount(cache);
+    for path in [kernel.path(), fixture.scratch.path(), &fixture.scratch.file("mount")] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    Some((fixture, kernel, other))
 }

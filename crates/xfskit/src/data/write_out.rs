@@ -14,7 +14,7 @@ use super::{FlushedBefore, LONG_PIECE_BYTES, device_offset, expect_sole_owner, i
 use crate::error::{Error, Result};
 use crate::incore::ForkKind;
 use crate::inode::bmap;
-use crate::space::{ExtentState, alloc, free_blocks_needed, refcount};
+use crate::space::{ExtentState, alloc, refcount};
 use crate::trans::{InoId, InodeFields, Transaction};
 use std::ops::Range;
 use xfskit_ondisk::{Extent, FileBlock, FsBlock};
@@ -100,9 +100,8 @@ fn map(
     // The mapping of a new piece within a shared extent leaves two parts of that extent beside it.
     bmap::expect_records(tx, ino, ForkKind::Data, if old.is_some() { 2 } else { 1 })?;
     // What the trees may take is wanted beside the blocks for the contents.
-    let limits = &tx.mount().limits;
-    let references = if old.is_some() { free_blocks_needed(tx.geometry(), limits) } else { 0 };
-    if tx.blocks_left() < u64::from(space.count) + u64::from(limits.data_levels) + references {
+    let trees = if old.is_some() { bmap::blocks_for_one(tx) } else { u64::from(tx.mount().limits.data_levels) };
+    if tx.blocks_left() < u64::from(space.count) + trees {
         return Err(Error::NoSpace);
     }
     if let Some(old) = old {

@@ -10,8 +10,8 @@ use xfskit_ondisk::btree::FreeExtent;
 use xfskit_ondisk::{AgBlock, AgNumber};
 
 /// Frees all staged blocks, a record in each transaction. Returns how many blocks. A crash leaves the rest staged. To
-/// be called after the intents are finished, for they may stage blocks or unstage them. Where an AG has no block for the
-/// tree, the rest of its staged blocks stay until another recovery.
+/// be called after the intents are finished, for they may stage blocks or unstage them. Where an AG has no block for
+/// the tree, the rest of its staged blocks stay until another recovery.
 ///
 /// # Errors
 /// `Corrupt`, `Io`, `Shutdown`.

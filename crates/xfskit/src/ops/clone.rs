@@ -5,8 +5,8 @@
 //! links 2..n-1   an extent of the source is shared, in place of what the target had there, in each
 //! link n         size of the target
 //! ```
-//! Crash behaviour: some extents are shared; blocks behind the target's old end go when it grows or ends. An error after
-//! some extents: these are shared, and the size covers them; a copy counts them and says nothing of the error.
+//! Crash behaviour: some extents are shared; blocks behind the target's old end go when it grows or ends. An error
+//! after some extents: these are shared, and the size covers them; a copy counts them and says nothing of the error.
 
 use super::Volume;
 use super::contents::Writer;
@@ -261,8 +261,8 @@ fn share_span(tx: &mut Transaction, from: InoId, to: InoId, span: Span) -> Resul
 /// Shares the start of some blocks of the source, in a link of its own, or makes a hole as there is in the source.
 /// `place` is the target of the first. Returns where the rest begins.
 fn share_piece(tx: &mut Transaction, [from, to]: [InoId; 2], blocks: Range<u64>, place: FileBlock) -> Result<u64> {
-    // Whether blocks are shared is asked in their AG, and no other may be held. What is freed and what is shared may each
-    // make the reference counts grow.
+    // Whether blocks are shared is asked in their AG, and no other may be held. What is freed and what is shared may
+    // each make the reference counts grow.
     next_link_with(tx, refcount::growth(&tx.mount().limits).into())?;
     let piece = data::piece(tx, from, blocks.start, blocks.end)?;
     if let BlockState::Shared(block) | BlockState::Written(block) = piece.state {

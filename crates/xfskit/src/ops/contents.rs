@@ -471,10 +471,10 @@ impl Volume {
         Ok(())
     }
 
-    /// Gets a joined file ready for a write of the whole blocks of `run`, which goes on one from byte `offset` on: what
-    /// waits of these blocks is brought out under the lock, in links of the chain at hand, and where the size moves, all
-    /// that waits of the file. Threads that dirty other blocks wait for the lock meanwhile, so they cannot keep this one
-    /// from its write.
+    /// Gets a joined file ready for a write of the whole blocks of `run`, a part of one that begins at byte `offset`.
+    /// Dirty blocks among them are written out under the lock, in links of the chain at hand; where the size moves, all
+    /// dirty blocks of the file are. Threads that dirty other blocks wait for the lock meanwhile, so they cannot keep
+    /// this one from its write.
     fn settle_for(&self, tx: &mut Transaction, id: InoId, offset: u64, run: &Range<u64>) -> Result<()> {
         let blocks = run.end - run.start;
         if run.end << self.mount.geometry.block_log <= tx.inode(id).core.size {

@@ -6,8 +6,8 @@
 //! larger    links 1..n-1  written blocks behind the old end, if there are any, are freed
 //!           link n        size
 //! ```
-//! Dirty blocks in front of the new end are written out first. Where there are none, those behind it are dropped in link
-//! 1: a file whose contents cannot be written can still be emptied.
+//! Dirty blocks in front of the new end are written out first. Where there are none, those behind it are dropped in
+//! link 1: a file whose contents cannot be written can still be emptied.
 //!
 //! Crash behaviour: after link 1 of a truncation the size is the new one; blocks that are still there go when the file
 //! grows again or ends.

@@ -43,8 +43,8 @@ pub fn defer_free(tx: &mut Transaction, block: FsBlock, count: u32, owner: Owner
     tx.defer(Turn::Last, Vec::new(), Box::new(frees));
 }
 
-/// For a step of recovery: log space for one that changes a few extents in every kind of tree, and one tree in `changes`
-/// places more; and `blocks` blocks.
+/// For a step of recovery: log space for one that changes a few extents in every kind of tree, and one tree in
+/// `changes` places more; and `blocks` blocks.
 pub fn step_reservation(mount: &Mount, changes: usize, blocks: u64) -> Reservation {
     let truncate = reservation_of(mount.reservations.itruncate);
     let write = reservation_of(mount.reservations.write);

@@ -52,8 +52,8 @@ pub(super) fn held_back(tx: &Transaction, ag: Ag) -> u32 {
 }
 
 /// Whether an AG has so little left of what it holds back that nothing more is to be shared in it: a shared block may
-/// have any number of reverse mappings, so their tree may need more than its share. `least` is what must be there in any
-/// case.
+/// have any number of reverse mappings, so their tree may need more than its share. `least` is what must be there in
+/// any case.
 pub(super) fn is_short(tx: &Transaction, ag: Ag, least: u32) -> bool {
     let (geometry, limits) = (tx.geometry(), &tx.mount().limits);
     let blocks = geometry.blocks_in_ag(ag.number);

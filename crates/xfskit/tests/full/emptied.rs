@@ -1,7 +1,7 @@
 //! A full image can be emptied, whatever took the last blocks: what the kernel removes on the same image, xfskit
 //! removes as well.
 
-use crate::stress::Image;
+use crate::stress::{Image, fill};
 use rustix::fs::{FallocateFlags, fallocate, removexattr};
 use std::fs::File;
 use std::path::Path;
@@ -88,23 +88,6 @@ fn furnish(fs: &Volume) {
     let many = fs.create(fs.root(), b"many", &NewFile::dir(0o755), &me).unwrap().inode;
     for number in 0..NAMES {
         fs.create(many, name_of(number).as_bytes(), &NewFile::file(0o644), &me).unwrap();
-    }
-    fs.sync().unwrap();
-}
-
-/// Fills what ordinary operations may take.
-fn fill(fs: &Volume, filler: InodeNumber) {
-    let block = block_bytes(fs);
-    let (mut end, mut step) = (0, 4096 * block);
-    while step >= block {
-        match fs.fallocate(filler, end, step, Fallocate::Allocate) {
-            Ok(()) => end += step,
-            Err(Error::NoSpace) => {
-                fs.truncate(filler, end).unwrap();
-                step /= 4;
-            }
-            Err(error) => panic!("{error}"),
-        }
     }
     fs.sync().unwrap();
 }

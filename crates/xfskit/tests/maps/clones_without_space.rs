@@ -1,6 +1,6 @@
 //! Clones in an image, or an AG, that has no space left for what they need: they are refused, and the filesystem lives.
 
-use super::stress::Image;
+use super::stress::{Image, fill};
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Caller, Error, Fallocate, FileExtent, NewFile, Volume};
 
@@ -87,22 +87,6 @@ fn scattered(fs: &Volume, name: &str, extents: u64) -> InodeNumber {
     }
     fs.sync().unwrap();
     file
-}
-
-/// Takes all blocks that an ordinary operation can have.
-fn fill(fs: &Volume, filler: InodeNumber) {
-    let (mut end, mut step) = (0, 4096 * BLOCK);
-    while step >= BLOCK {
-        match fs.fallocate(filler, end, step, Fallocate::Allocate) {
-            Ok(()) => end += step,
-            Err(Error::NoSpace) => {
-                fs.truncate(filler, end).unwrap();
-                step /= 4;
-            }
-            Err(error) => panic!("{error}"),
-        }
-    }
-    fs.sync().unwrap();
 }
 
 /// Clones take no blocks for contents. What they take for trees must not be what removals need.

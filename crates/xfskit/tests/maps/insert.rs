@@ -58,8 +58,8 @@ fn insert_and_collapse(fs: &Volume, file: &mut File, at: usize, block: usize, co
     }
 }
 
-/// An insertion within a record, at every number of records at which the map changes its form, and the way back: counts,
-/// form, blocks and extents are the kernel's.
+/// An insertion within a record, at every number of records at which the map changes its form, and the way back:
+/// counts, form, blocks and extents are the kernel's.
 #[test]
 fn an_insertion_within_a_record_makes_the_map_that_the_kernel_makes() {
     let Some(reference) = xfskit_testkit::reference() else { return };

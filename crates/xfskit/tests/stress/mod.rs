@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use xfskit::device::{Access, FileDevice};
 use xfskit::ondisk::{InodeNumber, Timestamp};
-use xfskit::volume::{Caller, Error, MountOptions, SetMode, Volume};
+use xfskit::volume::{Caller, Error, Fallocate, MountOptions, SetMode, Volume};
 use xfskit_mkfs::{Options, make};
 use xfskit_testkit::{Scratch, scratch};
 
@@ -151,4 +151,21 @@ pub fn fill_log(fs: &Volume, inode: InodeNumber) -> Result<(), Error> {
         fs.sync()?;
     }
     Ok(())
+}
+
+/// Lets a file take all blocks that an ordinary operation can have.
+pub fn fill(fs: &Volume, filler: InodeNumber) {
+    let block = u64::from(fs.statfs().block_bytes);
+    let (mut end, mut step) = (0, 4096 * block);
+    while step >= block {
+        match fs.fallocate(filler, end, step, Fallocate::Allocate) {
+            Ok(()) => end += step,
+            Err(Error::NoSpace) => {
+                fs.truncate(filler, end).unwrap();
+                step /= 4;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    fs.sync().unwrap();
 }

@@ -29,7 +29,7 @@ pub use apply::{leave_inode, push_root_down};
 pub use bmbt::{BMBT_KIND, near_inode};
 pub use convert::convert;
 pub use remap::{expect_extents, map_extent, unmap_extent};
-pub use remove::{remove, remove_some};
+pub use remove::{blocks_for_one, remove, remove_some};
 pub use rewrite::{expect_count, expect_records};
 pub use share::{expect_share, forget_sharing, may_share, set_may_share, share};
 pub use shift::{shift_left, shift_right};

@@ -70,13 +70,13 @@ fn reference_blocks(tx: &Transaction) -> u64 {
 }
 
 /// Most blocks that the trees take when a part of one record is freed.
-fn blocks_for_one(tx: &Transaction) -> u64 {
+pub fn blocks_for_one(tx: &Transaction) -> u64 {
     reference_blocks(tx) + u64::from(tx.mount().limits.data_levels)
 }
 
-/// Unmaps and frees blocks of a file in `range`, from its last extent on, as many as one transaction can: some extents of
-/// one AG, or a part of one that is shared in many pieces. The transaction must have locked no AG. Returns whether anything
-/// is left.
+/// Unmaps and frees blocks of a file in `range`, from its last extent on, as many as one transaction can: some extents
+/// of one AG, or a part of one that is shared in many pieces. The transaction must have locked no AG. Returns whether
+/// anything is left.
 ///
 /// # Errors
 /// `NoSpace`, `TooLarge` as [`remove`]; `Corrupt`, `Io`.
@@ -104,8 +104,8 @@ pub fn remove_some(tx: &mut Transaction, ino: InoId, range: Range<FileBlock>) ->
         first_ag = ag;
         let mut portion = u64::from(refcount::freeable_blocks(tx, block, count as u32)?);
         let mut skipped = 0;
-        // Without blocks for a cut, the part at the end goes, for the record then only becomes shorter. To find it takes
-        // a walk over all of the record's counts, so otherwise the part at the front does.
+        // Without blocks for a cut, the part at the end goes, for the record then only becomes shorter. To find it
+        // takes a walk over all of the record's counts, so otherwise the part at the front does.
         while tx.blocks_left() < blocks_for_one(tx) && skipped + portion < count {
             skipped += portion;
             let (from, rest) = (FsBlock(block.0 + skipped), count - skipped);

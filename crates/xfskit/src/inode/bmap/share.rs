@@ -37,8 +37,8 @@ pub fn forget_sharing(tx: &mut Transaction, ino: InoId) -> Result<()> {
 /// into this one by [`share`]. That makes `added` records of the map more, with what the caller does to it before.
 ///
 /// # Errors
-/// `NoSpace` when the map or the AG's reference counts could not grow, `TooLarge`; `WouldBlock` when the transaction has
-/// locked another AG and another transaction this one; `Corrupt`, `Io`.
+/// `NoSpace` when the map or the AG's reference counts could not grow, `TooLarge`; `WouldBlock` when the transaction
+/// has locked another AG and another transaction this one; `Corrupt`, `Io`.
 pub fn expect_share(tx: &mut Transaction, ino: InoId, extent: Extent, added: usize) -> Result<u32> {
     tx.mount().error_tags.fail(BMAP_SHARE)?;
     expect_records(tx, ino, ForkKind::Data, added)?;
