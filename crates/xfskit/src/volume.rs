@@ -119,7 +119,7 @@ pub use crate::mount::{AttrLogging, AttrPath, Discard, MountOptions};
 pub use crate::ops::{
     Caller, DirEntry, DirEntryRef, Fallocate, FileExtent, FileType, Flags, FsStat, Growth, InodeRef, LastLink, NewFile,
     NewUuid, Permissions, ReadAhead, ReadDir, RecoveredDevices, RenameFlags, Seek, SetAttr, SetMode, SetTime, Stat,
-    TrimBy, Trimmed, Usage, Volume, WholeFile, XattrChange, XattrOptions, split_path, xflags,
+    SyncOf, SyncPoint, TrimBy, Trimmed, Usage, Volume, WholeFile, XattrChange, XattrOptions, split_path, xflags,
 };
 pub use xfskit_ondisk::{InodeNumber, Timestamp};
 

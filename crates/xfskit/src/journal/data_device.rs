@@ -56,7 +56,7 @@ struct Flushes {
 }
 
 /// A moment: a flush that begins later covers what was written before it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FlushPoint {
     begun: u64,
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use xfskit::device::{BlockDevice, MemoryDevice};
 use xfskit::ondisk::{InodeNumber, Timestamp};
-use xfskit::volume::{Caller, MountOptions, NewFile, RenameFlags, SetMode, Volume};
+use xfskit::volume::{Caller, MountOptions, NewFile, RenameFlags, SetMode, SyncOf, SyncPoint, Volume};
 use xfskit_mkfs::{Options, make};
 use xfskit_testkit::{kernel_mount, scratch};
 
@@ -323,6 +323,41 @@ fn those_that_come_during_a_flush_share_the_next() {
     });
     count.expect(&[("device_flushes", 2), ("device_flushes_shared", WRITERS - 1), ("checkpoints", 0)]);
     assert!(device.unflushed.lock().unwrap().is_empty());
+}
+
+/// Files whose contents are in blocks that they had, in new ones, and in none; and a file of which only times changed.
+#[test]
+fn fsyncs_that_have_begun_are_done_by_one_checkpoint_and_one_wait() {
+    const APPENDED: usize = 6;
+    let device = Device::formatted();
+    let fs = open(&device);
+    let files: Vec<_> = (0..APPENDED + 3).map(|n| durable_file(&fs, &format!("file-{n}"), b'A')).collect();
+    let (appended, in_place, named, timed) =
+        (&files[..APPENDED], files[APPENDED], files[APPENDED + 1], files[APPENDED + 2]);
+    let count = counted(&fs, || {
+        for file in appended {
+            fs.append(*file, &[b'B'; BLOCK]).unwrap();
+        }
+        fs.write_keeping_times(in_place, 0, &[b'C'; BLOCK]).unwrap();
+        fs.set_xattr(named, b"user.a", b"value", SetMode::Any, &Caller::root()).unwrap();
+        fs.write_at(timed, 0, &[b'D'; BLOCK]).unwrap();
+        let of = |file: &InodeNumber| if *file == timed { SyncOf::Data } else { SyncOf::All };
+        let begun = files.iter().map(|file| fs.begin_fsync(*file, of(file)).unwrap());
+        let all = begun.reduce(SyncPoint::and).unwrap();
+        assert!(!device.unflushed.lock().unwrap().is_empty(), "the second half is still to come");
+        fs.await_durable(all).unwrap();
+    });
+    // Of two files nothing is in the log.
+    let forces = files.len() as u64 - 2;
+    count.expect(&[("checkpoints", 1), ("log_forces", forces), ("log_forces_shared", forces - 1)]);
+    count.expect(&[("device_flushes", 2)]);
+    let left = self::files(&device.power_cut(None));
+    for number in 0..APPENDED {
+        let bytes = contents(&left, &format!("file-{number}")).unwrap();
+        assert_eq!((&bytes[..2 * BLOCK], &bytes[2 * BLOCK..]), (&[b'A'; 2 * BLOCK][..], &[b'B'; BLOCK][..]));
+    }
+    assert_eq!(contents(&left, &format!("file-{APPENDED}")).unwrap()[..BLOCK], [b'C'; BLOCK]);
+    assert_eq!(contents(&left, &format!("file-{}", APPENDED + 2)).unwrap()[..BLOCK], [b'D'; BLOCK]);
 }
 
 #[test]
