@@ -62,6 +62,39 @@ pub enum Then {
     AfterReply(Work),
 }
 
+/// The reply to a request that is answered later, without contents. Without an answer when it is dropped, as by a
+/// panic, the request gets EIO.
+pub struct ReplyLater(Option<Box<dyn FnOnce(Answer<()>) + Send>>);
+
+impl ReplyLater {
+    pub(crate) fn new(send: impl FnOnce(Answer<()>) + Send + 'static) -> Self {
+        Self(Some(Box::new(send)))
+    }
+
+    /// Answers.
+    pub fn send(mut self, answer: Answer<()>) {
+        if let Some(send) = self.0.take() {
+            send(answer);
+        }
+    }
+}
+
+impl Drop for ReplyLater {
+    fn drop(&mut self) {
+        if let Some(send) = self.0.take() {
+            send(Err(Errno::IO));
+        }
+    }
+}
+
+/// What becomes of an fsync that may share its wait with others.
+pub enum WithOthers {
+    /// The filesystem replies later; the work, if there is some, is for a thread that may wait.
+    Later(Option<Work>),
+    /// It takes long by itself: a thread that may wait is to carry out the whole of it.
+    Alone(ReplyLater),
+}
+
 /// The answer to a write.
 pub struct Written {
     /// The number of bytes.
@@ -199,6 +232,12 @@ pub trait Filesystem: Send + Sync + 'static {
     /// Makes a file or directory durable.
     fn fsync(&self, node: u64, data_only: bool) -> Answer<()> {
         Err(Errno::NOSYS)
+    }
+
+    /// As [`Self::fsync`], while other requests wait: what takes short is done at once, by a thread that answers
+    /// requests, and many requests wait together.
+    fn fsync_with_others(&self, node: u64, data_only: bool, reply: ReplyLater) -> WithOthers {
+        WithOthers::Alone(reply)
     }
 
     /// Makes everything durable.

@@ -42,7 +42,7 @@ mod waiters;
 
 pub use abi::{Features, OpenFlags, WriteFlags};
 pub use counters::Counters;
-pub use filesystem::{Answer, Attr, Entry, Filesystem, Opened, Then, Version, Work, Written};
+pub use filesystem::{Answer, Attr, Entry, Filesystem, Opened, ReplyLater, Then, Version, WithOthers, Work, Written};
 pub use listing::{Listed, Listing, ListingPlus, Room};
 pub use notify::Notifier;
 pub use question::{QUESTION, QUESTION_BYTES, ask, question_in};

@@ -17,7 +17,7 @@
 use crate::abi::{self, Features};
 use crate::channel::{Channel, Received, WhenEmpty};
 use crate::counters::Counters;
-use crate::filesystem::{Answer, Filesystem, Then, Written};
+use crate::filesystem::{Answer, Filesystem, ReplyLater, Then, WithOthers, Work, Written};
 use crate::follower::{self, Client, Place, Post};
 use crate::init::{Agreed, MAX_BACKGROUND, negotiate};
 use crate::notify::Notifier;
@@ -385,6 +385,14 @@ impl<F: Filesystem> Shared<F> {
                 self.waiting.fetch_sub(1, Ordering::Relaxed);
                 return Next::Continue;
             }
+            if let Some(data_only) = data_only_of_fsync(&request.operation) {
+                let (channel, unique, shared) = (channel.clone(), request.unique, Arc::clone(self));
+                self.fsync_with_others(request.node, data_only, move |answer| {
+                    channel.reply(unique, answer.map(|()| &[][..]));
+                    shared.waiting.fetch_sub(1, Ordering::Relaxed);
+                });
+                return Next::Continue;
+            }
             let message = if length <= HEAD_BYTES {
                 message.to_vec()
             } else {
@@ -469,6 +477,33 @@ impl<F: Filesystem> Shared<F> {
         }
     }
 
+    /// Lets the filesystem answer an fsync that other requests wait beside. A panic of it is logged where it happens, and
+    /// EIO here.
+    pub(crate) fn fsync_with_others(
+        self: &Arc<Self>,
+        node: u64,
+        data_only: bool,
+        reply: impl FnOnce(Answer<()>) + Send + 'static,
+    ) {
+        let reply = ReplyLater::new(reply);
+        let begun = catch_unwind(AssertUnwindSafe(|| self.filesystem.fsync_with_others(node, data_only, reply)));
+        let shared = Arc::clone(self);
+        let work: Work = match begun {
+            Ok(WithOthers::Later(None)) => return,
+            Ok(WithOthers::Later(Some(work))) => work,
+            Ok(WithOthers::Alone(reply)) => {
+                let shared = Arc::clone(self);
+                Box::new(move || reply.send(shared.filesystem.fsync(node, data_only)))
+            }
+            Err(_) => return self.has_panicked.store(true, Ordering::Relaxed),
+        };
+        self.waiters.submit(Box::new(move || {
+            if catch_unwind(AssertUnwindSafe(work)).is_err() {
+                shared.has_panicked.store(true, Ordering::Relaxed);
+            }
+        }));
+    }
+
     fn answer_elsewhere(self: &Arc<Self>, channel: Channel, message: Vec<u8>, length: usize) {
         let shared = Arc::clone(self);
         self.waiters.submit(Box::new(move || {
@@ -530,6 +565,14 @@ impl<F: Filesystem> Shared<F> {
             Ok(None) => {}
             Err(_) => self.has_panicked.store(true, Ordering::Relaxed),
         }
+    }
+}
+
+/// Whether an operation is an fsync, and if so whether the times may wait.
+pub(crate) fn data_only_of_fsync(operation: &Operation<'_>) -> Option<bool> {
+    match operation {
+        Operation::Fsync { data_only } | Operation::FsyncDir { data_only } => Some(*data_only),
+        _ => None,
     }
 }
 

@@ -8,12 +8,16 @@ use std::time::Duration;
 use xfskit_fuse_session::abi::{RawAttr, RawFsyncIn, RawGetAttrIn, RawInHeader, RawInitIn, RawOutHeader, RawWriteIn};
 use xfskit_fuse_session::request::{Operation, Request, Write};
 use xfskit_fuse_session::{
-    Access, Answer, Attr, Config, Counters, Errno, Features, Filesystem, Placement, Requester, Session, Then, Version,
-    Written, opcode,
+    Access, Answer, Attr, Config, Counters, Errno, Features, Filesystem, Placement, ReplyLater, Requester, Session,
+    Then, Version, WithOthers, Written, opcode,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
 const WAITERS: usize = 20;
+/// Nodes whose fsync is never answered.
+const LOST: u64 = 20;
+const LOST_BY_PANIC: u64 = 21;
+const LOST_LATER: u64 = 22;
 
 /// A filesystem whose fsync ends when as many are in progress as there are waiters, and the test has come too.
 struct Slow {
@@ -37,6 +41,18 @@ impl Filesystem for Slow {
     fn fsync(&self, _: u64, _: bool) -> Answer<()> {
         self.barrier.wait();
         Ok(())
+    }
+
+    fn fsync_with_others(&self, node: u64, _: bool, reply: ReplyLater) -> WithOthers {
+        match node {
+            LOST => WithOthers::Later(None),
+            LOST_BY_PANIC => panic!("another panic on purpose"),
+            LOST_LATER => WithOthers::Later(Some(Box::new(move || {
+                let _reply = reply;
+                panic!("a panic on purpose, of work");
+            }))),
+            _ => WithOthers::Alone(reply),
+        }
     }
 
     /// As a write to cached contents: its reply waits for other work.
@@ -128,6 +144,18 @@ fn a_panic_is_an_error_of_its_request_and_of_the_session() {
     assert_eq!(kernel.reply(), (12, 0));
     kernel.send(opcode::DESTROY, 14, 0, &[]);
     assert_eq!(kernel.reply(), (14, 0));
+    assert!(thread.join().unwrap().is_err());
+}
+
+#[test]
+fn an_fsync_whose_reply_is_lost_is_an_error() {
+    let Running { kernel, thread, .. } = start(&Arc::new(Barrier::new(1)));
+    for (unique, node) in [(10, LOST), (12, LOST_BY_PANIC), (14, LOST_LATER)] {
+        kernel.send(opcode::FSYNC, unique, node, &[RawFsyncIn::default().as_bytes()]);
+        assert_eq!(kernel.reply(), (unique, -Errno::IO.raw_os_error()));
+    }
+    kernel.send(opcode::DESTROY, 16, 0, &[]);
+    assert_eq!(kernel.reply(), (16, 0));
     assert!(thread.join().unwrap().is_err());
 }
 

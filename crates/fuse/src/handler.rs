@@ -9,19 +9,20 @@ use crate::options::{WriteCache, features};
 use crate::privileges;
 use crate::readdir;
 use crate::server::Server;
+use crate::sync_group::SyncGroup;
 use crate::virtual_xattrs::{self, is_virtual};
 use std::sync::Arc;
 use std::time::Duration;
 use xfskit::ondisk::InodeNumber;
 use xfskit::ondisk::inode::MODE_DIR;
-use xfskit::volume::{Caller, Error, RenameFlags, Result, SetMode, Stat, Volume};
+use xfskit::volume::{Caller, Error, RenameFlags, Result, SetMode, Stat, SyncOf, SyncPoint, Volume};
 use xfskit_fuse_session::abi::{RawStatFs, RawStatx};
 use xfskit_fuse_session::request::{
     Copy, Ioctl, NewNode, Operation, Read, Request, Requester, SetAttr, SetXattr, Write,
 };
 use xfskit_fuse_session::{
-    Answer, Attr, Entry, Errno, Features, Filesystem, Listing, ListingPlus, OpenFlags, Opened, QUESTION, Then, Version,
-    Work, WriteFlags, Written, question_in,
+    Answer, Attr, Entry, Errno, Features, Filesystem, Listing, ListingPlus, OpenFlags, Opened, QUESTION, ReplyLater,
+    Then, Version, WithOthers, Work, WriteFlags, Written, question_in,
 };
 
 /// The mode bits of a file whose set-group-ID bit stays only for members of its group: set-group-ID, and executable by
@@ -50,12 +51,15 @@ pub(crate) struct Handler {
     allocation_keeper: TimeKeeper,
     /// What the kernel offers.
     offered: Features,
+    /// Fsyncs that wait together.
+    syncs: Arc<SyncGroup>,
 }
 
 impl Handler {
     pub(crate) fn new(server: Arc<Server>, cache: WriteCache) -> Self {
         let allocation_keeper = TimeKeeper::Engine;
-        Self { server, cache, kernel_decides_groups: false, allocation_keeper, offered: Features::empty() }
+        let offered = Features::empty();
+        Self { server, cache, kernel_decides_groups: false, allocation_keeper, offered, syncs: Arc::default() }
     }
 
     fn with<T>(&self, action: impl FnOnce(&Volume) -> Result<T>) -> Answer<T> {
@@ -90,6 +94,19 @@ impl Handler {
         let dir = self.server.inode(dir);
         let file = new_file(new)?;
         self.entry(|fs| fs.create(dir, new.name, &file, &self.creator(fs, requester, dir, new.mode)?))
+    }
+
+    /// Brings out what waits of an inode. The kernel asks for the blocks of a file again when it is closed, but not
+    /// after writing it back; so it is told.
+    fn begin_fsync(&self, node: u64, data_only: bool) -> Answer<SyncPoint> {
+        let number = self.server.inode(node);
+        let what = if data_only { SyncOf::Data } else { SyncOf::All };
+        let begun = self.with(|fs| fs.begin_fsync(number, what));
+        match self.with(|fs| fs.stat(number)) {
+            Ok(stat) => self.server.tell_blocks(node, stat.blocks),
+            Err(_) => self.server.forget_attributes(node),
+        }
+        begun
     }
 
     /// Whether each write to a file is made durable, by whatever program.
@@ -256,6 +273,9 @@ impl Filesystem for Handler {
             let stat = changed?;
             if dropped? { fs.stat(number) } else { Ok(stat) }
         });
+        if change.size.is_some() {
+            self.server.note_fewer_blocks(node);
+        }
         changed.map(|stat| attr(&stat))
     }
 
@@ -398,11 +418,22 @@ impl Filesystem for Handler {
     }
 
     fn fsync(&self, node: u64, data_only: bool) -> Answer<()> {
+        let point = self.begin_fsync(node, data_only)?;
+        self.with(|fs| fs.await_durable(point))
+    }
+
+    fn fsync_with_others(&self, node: u64, data_only: bool, reply: ReplyLater) -> WithOthers {
         let number = self.server.inode(node);
-        let done = self.with(|fs| if data_only { fs.fdatasync(number) } else { fs.fsync(number) });
-        // The kernel asks for the blocks of a file again when it is closed, but not after writing it back.
-        self.server.forget_attributes(node);
-        done
+        if self.with(|fs| Ok(fs.is_fsync_soon_begun(number))) == Ok(false) {
+            return WithOthers::Alone(reply);
+        }
+        match self.begin_fsync(node, data_only) {
+            Ok(point) => WithOthers::Later(self.syncs.join(&self.server, point, reply)),
+            Err(error) => {
+                reply.send(Err(error));
+                WithOthers::Later(None)
+            }
+        }
     }
 
     fn syncfs(&self) -> Answer<()> {
@@ -417,6 +448,7 @@ impl Filesystem for Handler {
         }
         self.with(|fs| {
             fs.set_xattr(number, set.name, set.value, mode, &setter(fs, number, set, requester)?)?;
+            self.server.note_fewer_blocks(node);
             self.forget_acl(node, set.name);
             Ok(())
         })
@@ -447,6 +479,7 @@ impl Filesystem for Handler {
         }
         self.with(|fs| {
             fs.remove_xattr(number, name, SetMode::Any, &owner(requester))?;
+            self.server.note_fewer_blocks(node);
             self.forget_acl(node, name);
             Ok(())
         })
@@ -477,6 +510,7 @@ impl Filesystem for Handler {
                 TimeKeeper::Engine => fs.fallocate(number, offset, length, mode),
                 TimeKeeper::Kernel => fs.fallocate_keeping_times(number, offset, length, mode),
             };
+            self.server.note_fewer_blocks(node);
             let changed = privileges::drop_after(fs, number, requester, changed);
             if changed.as_ref().map_or(true, |((), dropped)| *dropped) {
                 self.server.forget_attributes(node);
@@ -503,6 +537,7 @@ impl Filesystem for Handler {
             };
             // The server hears of no close, and none of these bytes come from the kernel's cache at one.
             fs.bring_out_if_cut(to);
+            self.server.note_fewer_blocks(copy.to);
             let copied = privileges::drop_after(fs, to, requester, copied);
             if copied.as_ref().map_or(true, |(_, dropped)| *dropped) {
                 self.server.forget_attributes(copy.to);

@@ -41,6 +41,7 @@ mod readdir;
 mod server;
 mod session;
 mod stats;
+mod sync_group;
 mod virtual_xattrs;
 
 pub use attach::{Attached, attach};

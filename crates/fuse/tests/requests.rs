@@ -212,9 +212,34 @@ fn flushes_of_several_writers_become_one() {
             });
         }
     });
+    // The server runs in this process: two threads wait for the device, one of those that answer may, and one writes
+    // back times.
+    let waiting = fs::read_dir("/proc/self/task").unwrap().filter(|task| {
+        let name = fs::read_to_string(task.as_ref().unwrap().path().join("comm"));
+        name.is_ok_and(|name| name.trim() == "fuse-wait")
+    });
+    assert!(waiting.count() <= 4, "a thread for each fsync");
     let figures = figures(&fixture);
     let of = |name: &str| figures["counters"][name].as_u64().unwrap();
     assert_eq!(figures["waiting"]["requests"].as_u64(), figures["requests"]["fsync"].as_u64());
     assert!(of("log_forces_shared") * 2 > of("log_forces"), "{figures:#}");
     assert_eq!(fixture.mount.stop().unwrap(), Unmounted::Gone);
+}
+
+/// The kernel holds for sure what it knows of a file that has as many blocks after an fsync as before it.
+#[test]
+fn to_overwrite_and_sync_takes_two_requests() {
+    const ROUNDS: u64 = 50;
+    let Some(fixture) = mounted() else { return };
+    let file = File::create_new(fixture.path("file")).unwrap();
+    let round = |number: u64| {
+        file.write_all_at(&[number as u8; 4096], number % 16 * 4096).unwrap();
+        file.sync_data().unwrap();
+    };
+    (0..ROUNDS).for_each(round);
+    let asked = requests_of(&fixture, || (0..ROUNDS).for_each(round));
+    assert_eq!((asked["write"], asked["fsync"]), (ROUNDS, ROUNDS));
+    let others: u64 = asked.values().sum::<u64>() - 2 * ROUNDS;
+    // Times, a few times a second.
+    assert!(others < ROUNDS / 5, "{asked:?}");
 }

@@ -4,11 +4,13 @@
 mod common;
 
 use common::{Fixture, Served, has, mounted, run, serve};
-use rustix::fs::{FallocateFlags, OFlags, Timespec, Timestamps};
+use rustix::fs::{FallocateFlags, OFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::ReadWriteFlags;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{IoSlice, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
@@ -250,6 +252,50 @@ fn space_is_counted_as_it_is_taken_and_given_back() {
         std::thread::sleep(Duration::from_millis(10));
     }
     fixture.judge(|_| ());
+}
+
+/// Operations after which a file has as many blocks at an fsync as at the one before, and others in between.
+#[test]
+fn blocks_are_those_of_the_file_when_it_has_as_many_again() {
+    type Take = fn(&File);
+    const BLOCK: usize = 4096;
+    let takes: [(&str, Take); 3] = [
+        ("truncate", |file| file.set_len(5 * BLOCK as u64).unwrap()),
+        ("punch", |file| {
+            let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            rustix::fs::fallocate(file, mode, 5 * BLOCK as u64, 5 * BLOCK as u64).unwrap();
+        }),
+        ("attribute", |file| {
+            rustix::fs::fsetxattr(file, "user.large", &[1; 5 * BLOCK], XattrFlags::CREATE).unwrap();
+            // The kernel asks for the blocks after a close.
+            drop(File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap());
+            assert!(file.metadata().unwrap().blocks() > 10 * 8);
+            rustix::fs::fremovexattr(file, "user.large").unwrap();
+        }),
+    ];
+    let scenario = |root: &Path| {
+        takes.map(|(name, take)| {
+            let file = File::options().read(true).write(true).create_new(true).open(root.join(name)).unwrap();
+            let write = |range: Range<usize>| {
+                file.write_all_at(&vec![1; range.len() * BLOCK], (range.start * BLOCK) as u64).unwrap();
+                file.sync_all().unwrap();
+                file.metadata().unwrap().blocks()
+            };
+            let first = write(0..10);
+            take(&file);
+            [first, write(5..10)]
+        })
+    };
+    let Some(fixture) = mounted() else { return };
+    let (ours, theirs) = (fixture.path("ours"), "theirs");
+    fs::create_dir(&ours).unwrap();
+    let ours = scenario(&ours);
+    assert!(ours.iter().all(|blocks| *blocks == [80; 2]), "{ours:?}");
+    fixture.judge(|root| {
+        let root = root.join(theirs);
+        fs::create_dir(&root).unwrap();
+        assert_eq!(scenario(&root), ours);
+    });
 }
 
 /// The second of a file's last modification that a power cut now would leave.

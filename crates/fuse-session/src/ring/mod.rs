@@ -22,7 +22,7 @@ mod entry;
 
 use crate::filesystem::{Filesystem, Then};
 use crate::request::{Body, decode};
-use crate::session::{Answered, MIN_REPLY_BYTES, Shared, waits_for_requests};
+use crate::session::{Answered, MIN_REPLY_BYTES, Shared, data_only_of_fsync, waits_for_requests};
 use crate::{Errno, opcode};
 use entry::{Entry, Found};
 use io_uring::squeue::Entry128;
@@ -325,7 +325,10 @@ impl Queue {
             return self.reply(index, &found, Err(Errno::NOSYS));
         }
         if shared.filesystem.may_wait(&request) {
-            self.answer_elsewhere(shared, index, found);
+            match data_only_of_fsync(&request.operation) {
+                Some(data_only) => self.sync_with_others(shared, index, found, data_only),
+                None => self.answer_elsewhere(shared, index, found),
+            }
             return Ok(());
         }
         let Answered { contents, then } = shared.answer(&request, out);
@@ -354,6 +357,24 @@ impl Queue {
             }
             Then::Nothing => self.reply(index, &found, contents),
         }
+    }
+
+    /// Lets the filesystem answer an fsync that others may wait beside.
+    fn sync_with_others<F: Filesystem>(
+        &mut self,
+        shared: &Arc<Shared<F>>,
+        index: usize,
+        found: Found,
+        data_only: bool,
+    ) {
+        shared.counters.count_waiter();
+        self.elsewhere += 1;
+        let node = found.header.node;
+        self.requests[index] = Some(found);
+        let mailbox = self.mailbox.clone();
+        shared.fsync_with_others(node, data_only, move |answer| {
+            mailbox.post(Mail { entry: index, answer: answer.map(|()| Vec::new()) });
+        });
     }
 
     /// Lets a thread that may wait answer a request.
