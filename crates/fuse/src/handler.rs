@@ -1,6 +1,7 @@
 //! The requests, one method each.
 
 use crate::attributes::{set_mode, setter, without_trusted};
+use crate::cached::Drop;
 use crate::caller::{owner, with_groups};
 use crate::contents::{self, TimeKeeper};
 use crate::convert::{absent, attr, caller, entry, entry_of_root, new_file, set_attr, statx};
@@ -97,14 +98,15 @@ impl Handler {
     }
 
     /// Brings out what waits of an inode. The kernel asks for the blocks of a file again when it is closed, but not
-    /// after writing it back; so it is told.
+    /// after writing it back; so it is told to, if they have changed. One that asks also looks for capabilities before
+    /// the next write, which makes two requests more.
     fn begin_fsync(&self, node: u64, data_only: bool) -> Answer<SyncPoint> {
         let number = self.server.inode(node);
         let what = if data_only { SyncOf::Data } else { SyncOf::All };
         let begun = self.with(|fs| fs.begin_fsync(number, what));
         match self.with(|fs| fs.stat(number)) {
-            Ok(stat) => self.server.tell_blocks(node, stat.blocks),
-            Err(_) => self.server.forget_attributes(node),
+            Ok(stat) if !self.server.cached.note_blocks(node, stat.blocks) => {}
+            Ok(_) | Err(_) => self.server.forget_attributes(node),
         }
         begun
     }
@@ -129,13 +131,14 @@ impl Handler {
         if !is_late && is_by_program && contents::is_direct(write.open_flags) {
             // The kernel drops the range when such a write begins, but not after an asynchronous one: data that was
             // read meanwhile would stay in the cache.
-            if self.server.is_cached(node) {
-                let (server, offset, length) = (server(), write.offset, write.data.len());
-                return Then::BeforeReply(Box::new(move || server.forget_range(node, offset, length)));
-            }
-            return Then::Nothing;
+            let (server, offset, length) = (server(), write.offset, write.data.len());
+            return match self.server.cached.note_direct_write(node) {
+                Drop::Nothing => Then::Nothing,
+                Drop::Range => Then::BeforeReply(Box::new(move || server.forget_range(node, offset, length))),
+                Drop::All => Then::BeforeReply(Box::new(move || server.forget_contents(node))),
+            };
         }
-        self.server.note_cached(node);
+        self.server.cached.note_contents(node);
         match result {
             // The program that wrote the data has continued: its next write must get the error. Dropping the contents
             // waits for the pages that this request has sent.
@@ -274,7 +277,7 @@ impl Filesystem for Handler {
             if dropped? { fs.stat(number) } else { Ok(stat) }
         });
         if change.size.is_some() {
-            self.server.note_fewer_blocks(node);
+            self.server.cached.note_fewer_blocks(node);
         }
         changed.map(|stat| attr(&stat))
     }
@@ -367,7 +370,7 @@ impl Filesystem for Handler {
     fn read(&self, node: u64, read: &Read, out: &mut [u8]) -> Answer<usize> {
         // A page fault reads for the cache, by a file that was opened for direct I/O too.
         if !(read.is_by_program && contents::is_direct(read.open_flags)) {
-            self.server.note_cached(node);
+            self.server.cached.note_contents(node);
         }
         let number = self.server.inode(node);
         self.with(|fs| fs.read_at(number, read.offset, out))
@@ -381,13 +384,15 @@ impl Filesystem for Handler {
             if privileged {
                 // The writer of data that the kernel writes back from its cache later is not known.
                 let writer = (keeper == TimeKeeper::Engine).then(|| with_groups(requester));
-                fs.drop_privileges(number, writer.as_ref())?;
+                // Where it fails, the bits may be off, and the kernel must ask.
+                let dropped = fs.drop_privileges(number, writer.as_ref());
+                if !matches!(dropped, Ok(false)) {
+                    self.server.forget_attributes(node);
+                }
+                dropped?;
             }
             contents::write(fs, number, write, keeper)
         });
-        if privileged {
-            self.server.forget_attributes(node);
-        }
         Written { result: result.map(|written| written as u32), then: self.after_write(node, write, result.map(drop)) }
     }
 
@@ -448,7 +453,7 @@ impl Filesystem for Handler {
         }
         self.with(|fs| {
             fs.set_xattr(number, set.name, set.value, mode, &setter(fs, number, set, requester)?)?;
-            self.server.note_fewer_blocks(node);
+            self.server.cached.note_fewer_blocks(node);
             self.forget_acl(node, set.name);
             Ok(())
         })
@@ -479,7 +484,7 @@ impl Filesystem for Handler {
         }
         self.with(|fs| {
             fs.remove_xattr(number, name, SetMode::Any, &owner(requester))?;
-            self.server.note_fewer_blocks(node);
+            self.server.cached.note_fewer_blocks(node);
             self.forget_acl(node, name);
             Ok(())
         })
@@ -510,7 +515,7 @@ impl Filesystem for Handler {
                 TimeKeeper::Engine => fs.fallocate(number, offset, length, mode),
                 TimeKeeper::Kernel => fs.fallocate_keeping_times(number, offset, length, mode),
             };
-            self.server.note_fewer_blocks(node);
+            self.server.cached.note_fewer_blocks(node);
             let changed = privileges::drop_after(fs, number, requester, changed);
             if changed.as_ref().map_or(true, |((), dropped)| *dropped) {
                 self.server.forget_attributes(node);
@@ -537,7 +542,7 @@ impl Filesystem for Handler {
             };
             // The server hears of no close, and none of these bytes come from the kernel's cache at one.
             fs.bring_out_if_cut(to);
-            self.server.note_fewer_blocks(copy.to);
+            self.server.cached.note_fewer_blocks(copy.to);
             let copied = privileges::drop_after(fs, to, requester, copied);
             if copied.as_ref().map_or(true, |(_, dropped)| *dropped) {
                 self.server.forget_attributes(copy.to);

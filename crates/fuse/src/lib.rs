@@ -25,6 +25,7 @@
 
 mod attach;
 mod attributes;
+mod cached;
 mod caller;
 mod clock;
 mod contents;

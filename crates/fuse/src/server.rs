@@ -3,6 +3,7 @@
 //! Requests share the lock. Closing takes it exclusively until the image is closed. So no request runs meanwhile, later
 //! requests are answered with an I/O error, and a second caller that closes it waits for the first.
 
+use crate::cached::CachedFiles;
 use crate::ending::EndReport;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, HashSet};
@@ -30,9 +31,8 @@ pub(crate) struct Server {
     refusals: Mutex<HashMap<u64, Errno>>,
     /// Files whose cached contents the kernel is asked to drop, by a thread that has not begun with it.
     dropping: Mutex<HashSet<u64>>,
-    /// Files whose contents may be in the kernel's cache, or that were synced; of the latter how many blocks each had
-    /// then, unless it may have got fewer since.
-    cached: RwLock<HashMap<u64, Option<u64>>>,
+    /// What the kernel may have in its cache.
+    pub(crate) cached: CachedFiles,
 }
 
 /// Commits that failed.
@@ -55,7 +55,7 @@ impl Server {
             commit_failures: Mutex::default(),
             refusals: Mutex::default(),
             dropping: Mutex::default(),
-            cached: RwLock::default(),
+            cached: CachedFiles::default(),
         }
     }
 
@@ -122,26 +122,6 @@ impl Server {
         }
     }
 
-    /// Makes the kernel ask for the attributes of a file that was synced, if it has more blocks than it was told last.
-    /// A kernel that asks also looks for capabilities before the next write, so two requests more for each fsync.
-    ///
-    /// Between two calls blocks become more by writes alone, and the kernel asks itself after everything that takes
-    /// some away; then [`Self::note_fewer_blocks`] is called. So when they are as many as at the last call, they were
-    /// never others, and that many is what the kernel has been told or will be.
-    pub(crate) fn tell_blocks(&self, node: u64, blocks: u64) {
-        if self.cached.read().get(&node) != Some(&Some(blocks)) {
-            self.cached.write().insert(node, Some(blocks));
-            self.forget_attributes(node);
-        }
-    }
-
-    /// A file may have fewer blocks now.
-    pub(crate) fn note_fewer_blocks(&self, node: u64) {
-        if self.is_cached(node) {
-            self.cached.write().entry(node).and_modify(|blocks| *blocks = None);
-        }
-    }
-
     /// Makes the kernel drop a cached range of a file. A thread that answers requests must not wait for this.
     pub(crate) fn forget_range(&self, node: u64, offset: u64, length: usize) {
         if let Some(notifier) = self.notifier.get() {
@@ -150,30 +130,16 @@ impl Server {
         }
     }
 
-    /// Notes that contents of a file may be in the kernel's cache.
-    pub(crate) fn note_cached(&self, node: u64) {
-        if !self.is_cached(node) {
-            self.cached.write().entry(node).or_default();
-        }
-    }
-
-    /// Whether the kernel's cache may have contents of a file.
-    pub(crate) fn is_cached(&self, node: u64) -> bool {
-        self.cached.read().contains_key(&node)
-    }
-
     /// Called when the kernel has forgotten a file. It may have looked it up again since.
     pub(crate) fn forgotten(&self, node: u64) {
         let number = self.inode(node);
         let is_known = || self.with(|fs| Ok(fs.has_references(number))).unwrap_or(false);
-        if self.refusals.lock().is_empty() && !self.is_cached(node) {
+        if self.refusals.lock().is_empty() && !self.cached.knows(node) {
             return;
         }
-        // Who looks it up refers to it first, and notes what it has in its cache afterwards.
-        let mut cached = self.cached.write();
-        if !is_known() {
-            // A later file with this number has neither refusals nor cached contents.
-            cached.remove(&node);
+        // Who looks it up refers to it first, and notes what it has in its cache afterwards. A later file with this
+        // number has neither refusals nor cached contents.
+        if self.cached.forget(node, is_known) {
             self.take_refusal(node);
         }
     }

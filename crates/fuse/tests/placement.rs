@@ -145,6 +145,32 @@ fn a_lone_client_is_followed_again_after_each_pause() {
     mounted.stop();
 }
 
+/// The follower waits for the next request of a client that computes in between, longer than it takes to find none.
+#[test]
+fn a_client_that_computes_between_its_requests_stays_followed() {
+    const ASKED: u64 = 400;
+    if has_queues() {
+        return skip("requests come by queues of processors here");
+    }
+    let Some(mounted) = Mounted::new(Placement::WithLoneClient, 4) else { return };
+    let mut most = 0;
+    let begun = Instant::now();
+    // Where other programs want the processors, it is followed for some time only.
+    while most < ASKED * 7 / 8 && begun.elapsed() < PATIENCE {
+        let before = mounted.counters.followed();
+        for _ in 0..ASKED {
+            mounted.ask(1);
+            let answered = Instant::now();
+            while answered.elapsed() < Duration::from_micros(500) {
+                std::hint::spin_loop();
+            }
+        }
+        most = most.max(mounted.counters.followed() - before);
+    }
+    assert!(most >= ASKED * 7 / 8, "{most} of {ASKED}");
+    mounted.stop();
+}
+
 #[test]
 fn no_client_is_followed_where_that_is_not_wanted_or_one_thread_serves() {
     for (placement, threads) in [(Placement::Scheduler, 4), (Placement::WithLoneClient, 1)] {

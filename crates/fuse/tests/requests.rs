@@ -2,14 +2,15 @@
 
 mod common;
 
-use common::{Fixture, mounted, serve_device};
+use common::{Fixture, NOBODY, mounted, serve_device};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags, linkat, open, statat, statx};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::process::Command;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 use xfskit::device::{Access, BlockDevice, FileDevice};
@@ -242,4 +243,48 @@ fn to_overwrite_and_sync_takes_two_requests() {
     let others: u64 = asked.values().sum::<u64>() - 2 * ROUNDS;
     // Times, a few times a second.
     assert!(others < ROUNDS / 5, "{asked:?}");
+}
+
+/// A copy that was made through the cache, and then belongs to a program that goes around it.
+#[test]
+fn direct_writes_to_a_file_that_was_cached_take_one_request_each_in_the_end() {
+    const WRITES: u64 = 50;
+    let Some(fixture) = mounted() else { return };
+    fs::write(fixture.path("file"), vec![1; WRITES as usize * 4096]).unwrap();
+    let write = || {
+        let to = format!("of={}", fixture.path("file").display());
+        let arguments = ["if=/dev/zero", &to, "bs=4k", &format!("count={WRITES}"), "conv=notrunc", "oflag=direct"];
+        let output = Command::new("dd").args(arguments).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    write();
+    let asked = requests_of(&fixture, write);
+    assert_eq!(asked["write"], WRITES);
+    let others: u64 = asked.values().sum::<u64>() - WRITES;
+    assert!(others < WRITES / 5, "{asked:?}");
+    assert_eq!(fs::read(fixture.path("file")).unwrap(), vec![0; WRITES as usize * 4096]);
+}
+
+/// The kernel has each write of a user who is not root take set-ID bits away. Of a file that has none it goes on
+/// holding what it knows.
+#[test]
+fn writes_of_a_user_to_a_file_without_privileges_take_no_other_request() {
+    const WRITES: u64 = 50;
+    if !rustix::process::geteuid().is_root() {
+        return skip("only root may become another user");
+    }
+    let Some(fixture) = mounted() else { return };
+    fs::write(fixture.path("file"), []).unwrap();
+    fs::set_permissions(fixture.path("file"), fs::Permissions::from_mode(0o666)).unwrap();
+    let write = || {
+        let to = format!("of={}", fixture.path("file").display());
+        let arguments = ["if=/dev/zero", &to, "bs=4k", &format!("count={WRITES}"), "conv=notrunc", "oflag=direct"];
+        let output = Command::new("setpriv").args(NOBODY).arg("dd").args(arguments).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    write();
+    let asked = requests_of(&fixture, write);
+    assert_eq!(asked["write"], WRITES);
+    let others: u64 = asked.values().sum::<u64>() - WRITES;
+    assert!(others < WRITES / 5, "{asked:?}");
 }
