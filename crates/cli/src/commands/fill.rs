@@ -30,13 +30,19 @@ use xfskit::volume::{Environment, SystemEnvironment};
 use xfskit::volume::{Error, MountOptions, Volume};
 use xfskit_mkfs::{InodeSize, Options, make, verify};
 use xfskit_sandbox::FileUse;
-use xfskit_transfer::{Adjust, FixedEnvironment, ImageSink, Losses, Needs, Shape, TransferError, survey, transfer};
+use xfskit_transfer::{
+    Adjust, FixedEnvironment, ImageSink, LeastNeeds, Losses, Needs, Progress, Shape, Sink, Source, TransferError,
+    survey, survey_sizes, transfer,
+};
 
 /// How often an image that turned out too small is made again with a larger size.
 const MAX_ATTEMPTS: usize = 6;
 /// How often an image is made to find its smallest size, and the step in which sizes differ.
 const MAX_TRIALS: usize = 12;
 const STEP_BYTES: u64 = 1 << 20;
+
+/// A way to pass a source to a sink that measures it.
+type Survey = fn(&mut dyn Source, &mut dyn Sink, &Adjust, &dyn Progress) -> xfskit_transfer::Result<()>;
 
 /// The time in `SOURCE_DATE_EPOCH`.
 pub fn source_date_epoch() -> Result<Option<Timestamp>> {
@@ -266,10 +272,11 @@ impl<'a> Fill<'a> {
         if trees.are_read_once() {
             return Ok(None);
         }
-        let (needs, files) = self.measure(trees)?;
+        let mut needs = LeastNeeds::new(self.shape());
+        let files = self.pass(trees, survey_sizes, &mut needs)?;
         let has = self.options.data_bytes().unwrap_or(bytes);
-        if needs.least_bytes() >= has {
-            let (image, needs) = (self.args.image.display(), needs.least_bytes());
+        if needs.image_bytes() >= has {
+            let (image, needs) = (self.args.image.display(), needs.image_bytes());
             let what =
                 format!("{image}: it has {has} bytes, and the source needs more than {needs}; what it holds stays");
             return Err(anyhow::Error::from(Error::NoSpace).context(what));
@@ -279,6 +286,20 @@ impl<'a> Fill<'a> {
 
     /// The space that the image needs, and the number of files.
     fn measure(&self, trees: &Trees) -> Result<(Needs, u64)> {
+        let mut needs = Needs::new(self.shape());
+        let files = self.pass(trees, survey, &mut needs)?;
+        Ok((needs, files))
+    }
+
+    /// Passes the sources to a sink that measures them; returns the number of files.
+    fn pass(&self, trees: &Trees, survey: Survey, sink: &mut dyn Sink) -> Result<u64> {
+        let bar = CopyBar::new("measuring");
+        let mut source = trees.open(&self.existing_files(), &self.adjust, self.env.now())?;
+        survey(&mut *source, sink, &self.adjust, &bar)?;
+        Ok(bar.files())
+    }
+
+    fn shape(&self) -> Shape {
         let block_bytes = u64::from(self.options.block_bytes);
         let inode_bytes = match self.options.inode_size {
             InodeSize::Default => 512,
@@ -286,12 +307,7 @@ impl<'a> Fill<'a> {
             InodeSize::PerBlock(count) => block_bytes / u64::from(count.max(1)),
         };
         let dir_block_bytes = self.options.dir_block_bytes.map_or(block_bytes.max(4096), u64::from);
-        let small = self.args.small;
-        let mut needs = Needs::new(Shape { block_bytes, inode_bytes: inode_bytes.max(256), dir_block_bytes, small });
-        let bar = CopyBar::new("measuring");
-        let mut source = trees.open(&self.existing_files(), &self.adjust, self.env.now())?;
-        survey(&mut *source, &mut needs, &self.adjust, &bar)?;
-        Ok((needs, bar.files()))
+        Shape { block_bytes, inode_bytes: inode_bytes.max(256), dir_block_bytes, small: self.args.small }
     }
 
     fn fill(
