@@ -62,7 +62,7 @@ pub fn fill(archive: &[u8]) -> UnpackedArchive {
     let mut behaviour = Behaviour::new();
     let shape = Shape { block_bytes: 4096, inode_bytes: 512, dir_block_bytes: 4096, small: true };
     let mut needs = Needs::new(shape);
-    let surveyed = survey(&mut TarSource::new(archive), &mut needs, &Adjust::default(), &());
+    let surveyed = survey(&mut TarSource::new(archive), &mut |node| needs.count(node), &Adjust::default(), &());
     behaviour.note_result("survey", &surveyed);
     behaviour.note(needs.image_bytes().ilog2());
     let image = Arc::new(Overlay::new(&BASE));

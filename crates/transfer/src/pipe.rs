@@ -258,26 +258,58 @@ pub fn transfer(source: &mut dyn Source, sink: &mut dyn Sink, adjust: &Adjust, p
     run(source, sink, adjust, progress, Wanted::Contents)
 }
 
-/// Passes a tree without its contents to a sink.
+/// Gives the files of a tree, without contents, to `each`.
 ///
 /// # Errors
-/// Those of the source and of the sink.
-pub fn survey(source: &mut dyn Source, sink: &mut dyn Sink, adjust: &Adjust, progress: &dyn Progress) -> Result<()> {
-    run(source, sink, adjust, progress, Wanted::Attributes)
-}
-
-/// Passes a tree without its contents to a sink that takes no notice of extended attributes, of which some are missing.
-/// Files of the host need not be opened for that.
-///
-/// # Errors
-/// Those of the source, files that may not be read among them, and of the sink.
-pub fn survey_sizes(
+/// Those of the source.
+pub fn survey(
     source: &mut dyn Source,
-    sink: &mut dyn Sink,
+    each: &mut dyn FnMut(&Node),
     adjust: &Adjust,
     progress: &dyn Progress,
 ) -> Result<()> {
-    run(source, sink, adjust, progress, Wanted::Sizes)
+    run(source, &mut Each(each), adjust, progress, Wanted::Attributes)
+}
+
+/// As [`survey`], where extended attributes do not matter: some are missing, and files of the host need not be opened.
+///
+/// # Errors
+/// Those of the source, files that may not be read among them.
+pub fn survey_sizes(
+    source: &mut dyn Source,
+    each: &mut dyn FnMut(&Node),
+    adjust: &Adjust,
+    progress: &dyn Progress,
+) -> Result<()> {
+    run(source, &mut Each(each), adjust, progress, Wanted::Sizes)
+}
+
+/// A sink for files without contents.
+struct Each<'a>(&'a mut dyn FnMut(&Node));
+
+impl Sink for Each<'_> {
+    fn node(&mut self, node: Node) -> Result<()> {
+        self.0(&node);
+        Ok(())
+    }
+
+    fn data(&mut self, _: u64, _: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn broken(&mut self, _: &TransferError) -> Result<()> {
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn abort(&mut self) {}
 }
 
 fn run(

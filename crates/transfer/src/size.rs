@@ -3,9 +3,7 @@
 //! The estimate should be enough and not much more. It depends on nothing but the tree and the sizes in the image, so
 //! that images of the same tree have the same size. A caller that finds an image too small tries a larger one.
 
-use crate::error::{Result, TransferError};
 use crate::event::{Contents, Kind, Node, split};
-use crate::pipe::Sink;
 use std::collections::HashMap;
 
 /// Bytes of an inode before its forks.
@@ -41,7 +39,7 @@ pub struct Shape {
     pub small: bool,
 }
 
-/// Adds up what contents and inodes of a tree take; a sink for [`survey_sizes`](crate::survey_sizes).
+/// Adds up what contents and inodes of a tree take, of files that [`survey_sizes`](crate::survey_sizes) finds.
 #[derive(Debug)]
 pub struct LeastNeeds {
     shape: Shape,
@@ -60,13 +58,11 @@ impl LeastNeeds {
         self.contents_blocks * self.shape.block_bytes + self.inodes * self.shape.inode_bytes
     }
 
-    fn count(&mut self, kind: &Kind) {
-        if let Kind::Link(_) = kind {
-            return;
-        }
-        self.inodes += 1;
+    /// Adds a file.
+    pub fn count(&mut self, node: &Node) {
+        self.inodes += u64::from(!matches!(node.kind, Kind::Link(_)));
         let block_bytes = self.shape.block_bytes;
-        match kind {
+        match &node.kind {
             Kind::File { contents: Contents::Whole(bytes), .. } => {
                 self.contents_blocks += (bytes.len() as u64).div_ceil(block_bytes);
             }
@@ -84,32 +80,7 @@ impl LeastNeeds {
     }
 }
 
-impl Sink for LeastNeeds {
-    fn node(&mut self, node: Node) -> Result<()> {
-        self.count(&node.kind);
-        Ok(())
-    }
-
-    fn data(&mut self, _: u64, _: &[u8]) -> Result<()> {
-        Ok(())
-    }
-
-    fn end(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn broken(&mut self, _: &TransferError) -> Result<()> {
-        Ok(())
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn abort(&mut self) {}
-}
-
-/// Adds up what a tree needs; a sink for [`survey`](crate::survey).
+/// Adds up what a tree needs, of files that [`survey`](crate::survey) finds.
 #[derive(Debug)]
 pub struct Needs {
     shape: Shape,
@@ -151,6 +122,19 @@ impl Needs {
     /// A size that is too small in any case: [`LeastNeeds::image_bytes`].
     pub fn least_bytes(&self) -> u64 {
         self.least.image_bytes()
+    }
+
+    /// Adds a file.
+    pub fn count(&mut self, node: &Node) {
+        self.least.count(node);
+        self.count_name(&node.path);
+        if let Kind::Link(_) = node.kind {
+            // A further parent pointer, which may push all attributes out of the inode.
+            self.blocks += self.block_count(2 * (node.path.len() as u64 + ATTRIBUTE_BYTES));
+            return;
+        }
+        self.count_contents(&node.kind);
+        self.count_attributes(node);
     }
 
     fn block_count(&self, bytes: u64) -> u64 {
@@ -211,37 +195,4 @@ impl Needs {
             self.extents += 1;
         }
     }
-}
-
-impl Sink for Needs {
-    fn node(&mut self, node: Node) -> Result<()> {
-        self.least.count(&node.kind);
-        self.count_name(&node.path);
-        if let Kind::Link(_) = node.kind {
-            // A further parent pointer, which may push all attributes out of the inode.
-            self.blocks += self.block_count(2 * (node.path.len() as u64 + ATTRIBUTE_BYTES));
-            return Ok(());
-        }
-        self.count_contents(&node.kind);
-        self.count_attributes(&node);
-        Ok(())
-    }
-
-    fn data(&mut self, _: u64, _: &[u8]) -> Result<()> {
-        Ok(())
-    }
-
-    fn end(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn broken(&mut self, _: &TransferError) -> Result<()> {
-        Ok(())
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn abort(&mut self) {}
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use xfskit::MkfsOptions;
 use xfskit::device::{BlockDevice, MemoryDevice};
 use xfskit::volume::{Caller, MountOptions, NewFile, SetMode, Volume};
-use xfskit_transfer::{Adjust, ImageSource, Node, Sink, TarSink, TransferError, transfer};
+use xfskit_transfer::{Adjust, ImageSource, Node, TarSink, survey, transfer};
 
 const AT_ONCE: usize = 8;
 
@@ -119,41 +119,6 @@ fn files_of_a_far_image_are_read_at_the_same_time() {
     assert!(alone < 200, "{alone} requests alone");
 }
 
-/// Takes attributes, and notes how much had been read when the first came.
-struct Taker<'a> {
-    device: &'a Far,
-    taken_bytes: usize,
-    read_before_bytes: usize,
-}
-
-impl Sink for Taker<'_> {
-    fn node(&mut self, node: Node) -> Result<(), TransferError> {
-        if self.taken_bytes == 0 {
-            self.read_before_bytes = self.device.bytes_read.load(Ordering::Relaxed);
-        }
-        self.taken_bytes += node.meta.xattrs.iter().map(|(_, value)| value.len()).sum::<usize>();
-        Ok(())
-    }
-
-    fn data(&mut self, _: u64, _: &[u8]) -> Result<(), TransferError> {
-        Ok(())
-    }
-
-    fn end(&mut self) -> Result<(), TransferError> {
-        Ok(())
-    }
-
-    fn broken(&mut self, why: &TransferError) -> Result<(), TransferError> {
-        panic!("{why}")
-    }
-
-    fn finish(&mut self) -> Result<(), TransferError> {
-        Ok(())
-    }
-
-    fn abort(&mut self) {}
-}
-
 /// How much the attributes of a file are is not known before they are read, and a file may have many.
 #[test]
 fn what_is_read_ahead_of_attributes_is_bounded() {
@@ -174,10 +139,16 @@ fn what_is_read_ahead_of_attributes_is_bounded() {
     fs.close().unwrap();
     let (volume, device) = open(&device.to_bytes(), AT_ONCE);
     device.bytes_read.store(0, Ordering::Relaxed);
-    let mut sink = Taker { device: &device, taken_bytes: 0, read_before_bytes: 0 };
-    transfer(&mut ImageSource::new(&volume, volume.root(), b"", true), &mut sink, &Adjust::default(), &()).unwrap();
-    assert_eq!(sink.taken_bytes, FILES * VALUES * VALUE_BYTES);
+    let (mut sent_bytes, mut read_before_bytes) = (0, 0);
+    let mut each = |node: &Node| {
+        if sent_bytes == 0 {
+            read_before_bytes = device.bytes_read.load(Ordering::Relaxed);
+        }
+        sent_bytes += node.meta.xattrs.iter().map(|(_, value)| value.len()).sum::<usize>();
+    };
+    survey(&mut ImageSource::new(&volume, volume.root(), b"", true), &mut each, &Adjust::default(), &()).unwrap();
+    assert_eq!(sent_bytes, FILES * VALUES * VALUE_BYTES);
     // 16 MiB at most are read ahead, and some MiB wait for the sink.
-    assert!(sink.read_before_bytes < 40 << 20, "{} bytes were read before the first was sent", sink.read_before_bytes);
+    assert!(read_before_bytes < 40 << 20, "{read_before_bytes} bytes were read before the first was sent");
     assert!(device.most.load(Ordering::Relaxed) >= AT_ONCE / 2);
 }

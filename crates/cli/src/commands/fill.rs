@@ -31,7 +31,7 @@ use xfskit::volume::{Error, MountOptions, Volume};
 use xfskit_mkfs::{InodeSize, Options, make, verify};
 use xfskit_sandbox::FileUse;
 use xfskit_transfer::{
-    Adjust, FixedEnvironment, ImageSink, LeastNeeds, Losses, Needs, Progress, Shape, Sink, Source, TransferError,
+    Adjust, FixedEnvironment, ImageSink, LeastNeeds, Losses, Needs, Node, Progress, Shape, Source, TransferError,
     survey, survey_sizes, transfer,
 };
 
@@ -41,8 +41,8 @@ const MAX_ATTEMPTS: usize = 6;
 const MAX_TRIALS: usize = 12;
 const STEP_BYTES: u64 = 1 << 20;
 
-/// A way to pass a source to a sink that measures it.
-type Survey = fn(&mut dyn Source, &mut dyn Sink, &Adjust, &dyn Progress) -> xfskit_transfer::Result<()>;
+/// A way to go through the files of a source.
+type Survey = fn(&mut dyn Source, &mut dyn FnMut(&Node), &Adjust, &dyn Progress) -> xfskit_transfer::Result<()>;
 
 /// The time in `SOURCE_DATE_EPOCH`.
 pub fn source_date_epoch() -> Result<Option<Timestamp>> {
@@ -273,7 +273,7 @@ impl<'a> Fill<'a> {
             return Ok(None);
         }
         let mut needs = LeastNeeds::new(self.shape());
-        let files = self.pass(trees, survey_sizes, &mut needs)?;
+        let files = self.pass(trees, survey_sizes, &mut |node| needs.count(node))?;
         let has = self.options.data_bytes().unwrap_or(bytes);
         if needs.image_bytes() >= has {
             let (image, needs) = (self.args.image().display(), needs.image_bytes());
@@ -287,15 +287,15 @@ impl<'a> Fill<'a> {
     /// The space that the image needs, and the number of files.
     fn measure(&self, trees: &Trees) -> Result<(Needs, u64)> {
         let mut needs = Needs::new(self.shape());
-        let files = self.pass(trees, survey, &mut needs)?;
+        let files = self.pass(trees, survey, &mut |node| needs.count(node))?;
         Ok((needs, files))
     }
 
-    /// Passes the sources to a sink that measures them; returns the number of files.
-    fn pass(&self, trees: &Trees, survey: Survey, sink: &mut dyn Sink) -> Result<u64> {
+    /// Gives the files of the sources to `each`; returns their number.
+    fn pass(&self, trees: &Trees, survey: Survey, each: &mut dyn FnMut(&Node)) -> Result<u64> {
         let bar = CopyBar::new("measuring");
         let mut source = trees.open(&self.existing_files(), &self.adjust, self.env.now())?;
-        survey(&mut *source, sink, &self.adjust, &bar)?;
+        survey(&mut *source, each, &self.adjust, &bar)?;
         Ok(bar.files())
     }
 
