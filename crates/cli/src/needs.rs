@@ -193,7 +193,7 @@ pub fn of_devices<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Plan {
 pub fn of_mkfs(args: &MkfsArgs, options: &Options) -> Plan {
     let logs = options.log_device.iter().flat_map(|log| operand::files(log));
     // Those of this host are open by then.
-    let remote = logs.chain(operand::files(&args.image)).filter(|file| network::is_address(file));
+    let remote = logs.chain(operand::files(args.image())).filter(|file| network::is_address(file));
     let remote = remote.map(|file| (file, Access::Write)).collect();
     let plan = Plan { entry: Entry::WithImages, ..Plan::new(remote).with(Calls::Outputs) };
     let has_source = !args.from.is_empty() || args.proto.is_some();
@@ -202,8 +202,8 @@ pub fn of_mkfs(args: &MkfsArgs, options: &Options) -> Plan {
     // The files that a prototype names may be anywhere.
     let plan =
         plan.reads(args.proto.iter().map(|proto| if proto.path.is_dir() { proto.path.clone() } else { "/".into() }));
-    let is_new = args.placement == Placement::Replaces || !args.image.exists();
-    let plan = if is_new && operand::is_plain(&args.image).unwrap_or(false) { plan.makes(&args.image) } else { plan };
+    let is_new = args.placement == Placement::Replaces || !args.image().exists();
+    let plan = if is_new && operand::is_plain(args.image()).unwrap_or(false) { plan.makes(args.image()) } else { plan };
     // A stream whose size is asked for is kept in a file.
     let is_stream = |path: PathBuf| !std::fs::metadata(path).is_ok_and(|data| data.is_file() || data.is_dir());
     if args.from.iter().any(|source| is_stream(of_source(source))) { plan.changes(std::env::temp_dir()) } else { plan }

@@ -7,8 +7,8 @@
 //! nbd://host/disk#2       a disk that an NBD server has
 //! ```
 //! [`open`] gives the device: [`open_files`] opens the files, and [`Files::choose`] reads what is on them. A process
-//! that gives up its rights does so between the two. Commands keep the operand as a path: a file of that very name wins,
-//! and every message names it as the user did.
+//! that gives up its rights does so between the two. Commands keep the operand as a path: a file of that very name
+//! wins, and every message names it as the user did.
 //!
 //! Locks are of whole files, and exclude this process too. So the disks that it has open are in a list, and an operand
 //! that names another part of one of them uses the same open disk: `cp disk#1:/a disk#2:/`. Parts that overlap are not

@@ -88,8 +88,9 @@ fn places_are_those_of_cp() {
     copies("cp -r IMAGE:/d/tree IMAGE:/new/inner", &image);
     copies("cp -r --owner 12:34 IMAGE:/d/a IMAGE:/owned", &image);
     let listing = ok("tree IMAGE", &image);
-    let expected = "/\n├── d\n│   ├── a\n│   ├── b\n│   └── tree\n│       └── below\n│           └── c\n├── new\n│   ├── below\n\
-                    │   │   └── c\n│   └── inner\n│       └── below\n│           └── c\n├── owned\n└── renamed\n";
+    let expected = "/\n├── d\n│   ├── a\n│   ├── b\n│   └── tree\n│       └── below\n│           └── c\n\
+                    ├── new\n│   ├── below\n│   │   └── c\n│   └── inner\n│       └── below\n│           └── c\n\
+                    ├── owned\n└── renamed\n";
     assert_eq!(listing, expected);
     assert_eq!(ok("cat IMAGE /renamed /d/tree/below/c", &image), "secondthird");
     assert!(ok("stat IMAGE /owned", &image).contains("12:34"));

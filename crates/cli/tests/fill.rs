@@ -161,7 +161,8 @@ fn other_programs_read_an_exported_tree() {
     } else {
         skip("bsdtar is not installed");
     }
-    let script = "import sys,tarfile\nt=tarfile.open(sys.argv[1])\nm=t.getmember('./sparse' if './sparse' in t.getnames() else 'sparse')\n\
+    let script = "import sys,tarfile\nt=tarfile.open(sys.argv[1])\n\
+                  m=t.getmember('./sparse' if './sparse' in t.getnames() else 'sparse')\n\
                   print(m.size,m.issparse(),t.extractfile(m).read()[5000000:5000013])";
     match Command::new("python3").arg("-c").arg(script).arg(&archive).output() {
         Ok(output) => {

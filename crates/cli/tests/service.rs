@@ -336,7 +336,8 @@ fn the_units_are_what_systemd_understands_and_leave_nothing() {
     };
     let said = analyze(&["verify", "--man=no", "./xfskit.socket", "./xfskit@1.service"]);
     assert!(!said.contains("xfskit"), "{said}");
-    // In hundredths of what a service has that gives nothing up. With a network, devices or the host's files it is more.
+    // In hundredths of what a service has that gives nothing up. With a network, devices or the host's files it is
+    // more.
     let said = analyze(&["security", "--offline=true", "--threshold=5", "./xfskit@1.service"]);
     println!("{said}");
 }

@@ -7,8 +7,12 @@ use common::mounts::SmallHost;
 use common::{fails, image, ok, with_input, words, xfskit};
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::{Command, Stdio};
 use xfskit_testkit::{kernel_mount, reference, scratch, skip};
+
+/// The size of a disk that mkfs.xfs takes.
+const DISK_BYTES: u64 = 512 << 20;
 
 #[test]
 fn export_overwrites_no_device_that_holds_something() {
@@ -246,6 +250,69 @@ fn a_source_that_a_device_cannot_hold_leaves_what_it_holds() {
     fs::write(source.join("large"), vec![7; 30 << 20]).unwrap();
     ok(&format!("mkfs -f -q --small IMAGE --from {}", source.display()), &device.0);
     assert_eq!(ok("ls IMAGE", &device.0), "large\n");
+}
+
+/// The permission must be missed before the device is written, though the survey opens no file.
+#[test]
+fn a_source_with_a_file_that_may_not_be_read_leaves_what_a_file_holds() {
+    let scratch = scratch();
+    if !rustix::process::geteuid().is_root() {
+        return skip("this user cannot make files that he may not read");
+    }
+    let (disk, source) = (scratch.file("disk"), scratch.file("source"));
+    let program = scratch.file("mkfs.xfs");
+    symlink(env!("CARGO_BIN_EXE_xfskit"), &program).unwrap();
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("other"), "of another user").unwrap();
+    let before = b"what was there before ".repeat(4000);
+    fs::write(&disk, &before).unwrap();
+    fs::File::options().write(true).open(&disk).unwrap().set_len(DISK_BYTES).unwrap();
+    for path in [scratch.path(), &disk] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    let make = || {
+        let mut line = Command::new("setpriv");
+        line.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&program).args(["-q", "-f", "-p"]);
+        line.arg(&source).arg(&disk).output().unwrap()
+    };
+    let set = |mode| fs::set_permissions(source.join("other"), fs::Permissions::from_mode(mode)).unwrap();
+    set(0o600);
+    let output = make();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && message.contains("other: opening it"), "{message}");
+    assert!(fs::read(&disk).unwrap().starts_with(&before));
+    set(0o644);
+    let output = make();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(ok("cat IMAGE /other", &disk), "of another user");
+}
+
+/// The survey asks what a file is by its name: to open each one again would cost as much as to copy a small one.
+#[test]
+fn a_source_that_is_measured_is_opened_once() {
+    let scratch = scratch();
+    let (image, source, calls) = (scratch.image("a.img", DISK_BYTES), scratch.file("source"), scratch.file("calls"));
+    let program = scratch.file("mkfs.xfs");
+    symlink(env!("CARGO_BIN_EXE_xfskit"), &program).unwrap();
+    fs::create_dir(&source).unwrap();
+    for name in ["file-1", "file-2", "file-3"] {
+        fs::write(source.join(name), name).unwrap();
+    }
+    fs::hard_link(source.join("file-1"), source.join("file-4")).unwrap();
+    symlink("target", source.join("file-5")).unwrap();
+    fs::File::create(source.join("file-holes")).unwrap().set_len(1 << 20).unwrap();
+    let mut command = common::trace::strace(&calls);
+    command.arg(&program).args(["-q", "-p"]).arg(&source).arg(&image);
+    let Ok(output) = command.output() else { return skip("there is no strace") };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = fs::read_to_string(&calls).unwrap();
+    let opened = |name: &str| {
+        let quoted = format!("\"{name}\"");
+        text.lines().filter(|line| line.contains("openat(") && line.contains(&quoted)).count()
+    };
+    assert_eq!(["file-1", "file-2", "file-3", "file-4", "file-5"].map(opened), [1; 5]);
+    // Where its holes are only an open file says.
+    assert_eq!(opened("file-holes"), 2);
 }
 
 /// A pipe can be read only once, though the image's size must be found before it is filled.

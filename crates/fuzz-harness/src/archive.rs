@@ -1,13 +1,12 @@
 //! The fuzz target of tar streams: an image is filled from any bytes, with the checksums of headers corrected, and
 //! checked.
 
+use crate::image::{empty, small};
 use crate::{Behaviour, Overlay};
 use std::sync::{Arc, LazyLock};
-use xfskit::device::{BlockDevice, MemoryDevice};
-use xfskit::ondisk::Timestamp;
+use xfskit::device::BlockDevice;
 use xfskit::volume::{MountOptions, Volume};
 use xfskit_check::{CheckOptions, Quiet};
-use xfskit_mkfs::Size;
 use xfskit_transfer::{Adjust, ImageSink, Needs, Shape, Source, TarSource, TransferError, survey, transfer};
 
 const IMAGE_BYTES: usize = 24 << 20;
@@ -15,17 +14,7 @@ const BLOCK: usize = 512;
 const CHECKSUM: std::ops::Range<usize> = 148..156;
 const MAGIC: std::ops::Range<usize> = 257..262;
 
-static BASE: LazyLock<Arc<Vec<u8>>> = LazyLock::new(|| {
-    let device = MemoryDevice::new(IMAGE_BYTES);
-    let options = xfskit_mkfs::Options {
-        allow_small: true,
-        log_size: Some(Size::Bytes(8 << 20)),
-        uuid: Some([8; 16]),
-        ..xfskit_mkfs::Options::default()
-    };
-    xfskit_mkfs::make(&device, None, &options, Timestamp::default()).expect("an image");
-    Arc::new(device.to_bytes())
-});
+static BASE: LazyLock<Arc<Vec<u8>>> = LazyLock::new(|| Arc::new(empty(IMAGE_BYTES, &small([8; 16])).to_bytes()));
 
 /// The result of filling an image from an archive.
 #[derive(Debug)]
@@ -62,7 +51,7 @@ pub fn fill(archive: &[u8]) -> UnpackedArchive {
     let mut behaviour = Behaviour::new();
     let shape = Shape { block_bytes: 4096, inode_bytes: 512, dir_block_bytes: 4096, small: true };
     let mut needs = Needs::new(shape);
-    let surveyed = survey(&mut TarSource::new(archive), &mut needs, &Adjust::default(), &());
+    let surveyed = survey(&mut TarSource::new(archive), &mut |node| needs.count(node), &Adjust::default(), &());
     behaviour.note_result("survey", &surveyed);
     behaviour.note(needs.image_bytes().ilog2());
     let image = Arc::new(Overlay::new(&BASE));

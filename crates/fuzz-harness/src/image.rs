@@ -23,18 +23,24 @@ pub enum Recipe {
     Quick,
 }
 
+/// The options for a small image with this UUID.
+pub(crate) fn small(uuid: [u8; 16]) -> Options {
+    Options { allow_small: true, log_size: Some(Size::Bytes(8 << 20)), uuid: Some(uuid), ..Options::default() }
+}
+
+/// Makes an image in memory.
+pub(crate) fn empty(bytes: usize, options: &Options) -> MemoryDevice {
+    let device = MemoryDevice::new(bytes);
+    make(&device, None, options, Timestamp::default()).expect("an image");
+    device
+}
+
 /// Makes and populates an image in memory.
 ///
 /// # Panics
 /// If that fails, because a test needs the image.
 pub fn image(recipe: Recipe) -> Vec<u8> {
-    let mut options = Options {
-        allow_small: true,
-        ag_layout: AgLayout::Count(2),
-        log_size: Some(Size::Bytes(8 << 20)),
-        uuid: Some(IMAGE_UUID),
-        ..Options::default()
-    };
+    let mut options = Options { ag_layout: AgLayout::Count(2), ..small(IMAGE_UUID) };
     match recipe {
         Recipe::Defaults => {}
         Recipe::SmallBlocks | Recipe::Quick => {
@@ -46,8 +52,7 @@ pub fn image(recipe: Recipe) -> Vec<u8> {
             (options.sparse_inodes, options.exchange_range, options.bigtime) = (false, false, false);
         }
     }
-    let device = Arc::new(MemoryDevice::new(40 << 20));
-    make(&*device, None, &options, Timestamp::default()).expect("an image");
+    let device = Arc::new(empty(40 << 20, &options));
     let orphan_count = if recipe == Recipe::Quick { 0 } else { 140 };
     populate(Arc::clone(&device) as _, orphan_count).expect("a populated image");
     device.to_bytes()

@@ -270,9 +270,8 @@ impl NbdDevice {
     }
 
     /// Sends one request over the connection of its first byte.
-    fn ask(&self, command: Command, range: Range<u64>) -> Result<Answer, Failure> {
+    fn ask(&self, command: Command, range: Range<u64>, permit: Permit<'_>) -> Result<Answer, Failure> {
         let request = Request { command, offset: range.start, bytes: (range.end - range.start) as u32 };
-        let permit = self.in_flight.wait(0);
         self.connection(range.start).send(request, &[], permit).map_err(Failure::Lost)?.wait()
     }
 
@@ -444,7 +443,7 @@ impl BlockDevice for NbdDevice {
         if self.access == Access::Write {
             self.verify_may_write()?;
             if *flushed < ended {
-                self.ask(Command::Flush, 0..0).map_err(|failure| self.note_flush(failure))?;
+                self.ask(Command::Flush, 0..0, self.in_flight.beside()).map_err(|failure| self.note_flush(failure))?;
             }
         }
         // Another connection may have been lost meanwhile, and with it what was written there.
@@ -466,7 +465,7 @@ impl BlockDevice for NbdDevice {
         let mut result = Ok(());
         for piece in pieces(whole.start..whole.end.max(whole.start), HINT_BYTES) {
             let bytes = (piece.end - piece.start) as u32;
-            match self.ask(Command::Trim, piece.clone()) {
+            match self.ask(Command::Trim, piece.clone(), self.in_flight.wait(0)) {
                 Ok(_) => {}
                 Err(Failure::Lost(loss)) => result = Err(self.lost(&loss)),
                 Err(Failure::Server(error)) if error.number == wire::ENOTSUP => break,
@@ -498,7 +497,7 @@ impl BlockDevice for NbdDevice {
                 return true;
             }
             let part = self.widened(&(at..end.min(at.saturating_add(HINT_BYTES))));
-            match self.ask(Command::BlockStatus, part.clone()) {
+            match self.ask(Command::BlockStatus, part.clone(), self.in_flight.wait(0)) {
                 Ok(Answer::Zeros { leading_bytes, covered_bytes }) => {
                     let zeros_end = part.start.saturating_add(leading_bytes);
                     if leading_bytes < covered_bytes && zeros_end < end {

@@ -39,6 +39,13 @@ impl InFlight {
         Permit { of: self, bytes }
     }
 
+    /// Room for one request that carries nothing and is the only one of its kind: it does not wait for the others,
+    /// which may follow each other without end.
+    pub fn beside(&self) -> Permit<'_> {
+        self.used.lock().requests += 1;
+        Permit { of: self, bytes: 0 }
+    }
+
     /// Room, if there is some.
     pub fn take(&self, bytes: usize) -> Option<Permit<'_>> {
         self.used.lock().take(bytes).then(|| Permit { of: self, bytes })
@@ -77,6 +84,19 @@ mod tests {
         let _other = limits.take(MAX_BYTES / 2).unwrap();
         drop(half);
         assert!(limits.take(1).is_some());
+    }
+
+    #[test]
+    fn one_request_has_room_beside_all_others() {
+        let limits = InFlight::default();
+        let all: Vec<_> = (0..MAX_REQUESTS).map(|_| limits.take(1).unwrap()).collect();
+        let beside = limits.beside();
+        assert!(limits.take(0).is_none());
+        drop(all);
+        let _others: Vec<_> = (1..MAX_REQUESTS).map(|_| limits.take(1).unwrap()).collect();
+        assert!(limits.take(0).is_none());
+        drop(beside);
+        assert!(limits.take(0).is_some());
     }
 
     #[test]

@@ -26,7 +26,7 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName};
-use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection, RootCertStore};
+use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection, OtherError, RootCertStore};
 use std::fmt;
 use std::io::{self, IoSlice, Read, Write};
 use std::path::Path;
@@ -338,8 +338,9 @@ fn explain(error: &rustls::Error) -> String {
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             format!("TLS: {error}: if the server is right, name the host of its certificate by ?tls-hostname=NAME")
         }
-        // The library's own errors are not of a public type.
-        _ if error.to_string().contains("CaUsedAsEndEntity") => {
+        CertificateError::Other(OtherError(cause))
+            if matches!(cause.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity)) =>
+        {
             "TLS: the server's certificate is one of an authority, \
              which signs those of servers and cannot be one (CA:TRUE): make the server one of its own (CA:FALSE)"
                 .to_owned()

@@ -24,6 +24,28 @@ fn count(server: &Server, command: u16) -> usize {
     ranges(&server.seen(), command).len()
 }
 
+/// Writers may follow each other without end, so a flush must not wait for a moment with fewer of them.
+#[test]
+fn a_flush_is_sent_while_writes_have_all_the_room() {
+    let plan = Plan { blocks: Some((512, 4096, 4096)), silent: Some(WRITE), ..Plan::default() };
+    let server = Server::start(plan);
+    let device = server.open_writable().unwrap();
+    std::thread::scope(|scope| {
+        // More pieces than there is room for, none of which is answered.
+        let writer = scope.spawn(|| device.write(0, &vec![1; MIB]));
+        let mut sent = 0;
+        while sent < 128 {
+            sent += count(&server, WRITE);
+            assert!(!writer.is_finished(), "{sent} writes were sent");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        device.flush().unwrap();
+        assert_eq!(count(&server, FLUSH), 1);
+        server.crash();
+        assert!(writer.join().unwrap().is_err());
+    });
+}
+
 #[test]
 fn a_flush_is_one_round_trip_or_none() {
     let server = Server::start(Plan { flags: USUAL | CAN_MULTI_CONN, ..Plan::default() });

@@ -43,6 +43,6 @@ pub use labels::FileContexts;
 pub use layers::Layers;
 pub use manifest::{Manifest, ManifestSource};
 pub use oci::{ContainerImage, ContainerSource, Platform};
-pub use pipe::{Existing, LeaveOut, Outlet, Progress, Sink, Sort, Source, survey, transfer};
-pub use size::{Needs, Shape};
+pub use pipe::{Existing, LeaveOut, Outlet, Progress, Sink, Sort, Source, survey, survey_sizes, transfer};
+pub use size::{LeastNeeds, Needs, Shape};
 pub use whiteout::{OverLinks, Whiteouts};

@@ -170,7 +170,15 @@ pub struct Outlet<'a> {
     batch: Vec<Event>,
     bytes: usize,
     sender: Sender<Vec<Event>>,
-    wants_data: bool,
+    wanted: Wanted,
+}
+
+/// How much of a tree is to be sent, the most last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Wanted {
+    Sizes,
+    Attributes,
+    Contents,
 }
 
 impl Outlet<'_> {
@@ -179,7 +187,12 @@ impl Outlet<'_> {
     ///
     /// [`Contents::Parts`]: crate::Contents::Parts
     pub fn wants_data(&self) -> bool {
-        self.wants_data
+        self.wanted >= Wanted::Contents
+    }
+
+    /// Whether extended attributes are to be sent; otherwise they may be left out.
+    pub fn wants_attributes(&self) -> bool {
+        self.wanted >= Wanted::Attributes
     }
 
     /// Begins a layer, in which names of whiteouts and entries for directories have these meanings.
@@ -242,15 +255,61 @@ impl Outlet<'_> {
 /// # Errors
 /// Those of the source and of the sink. Each file in the sink is complete then, but the tree is not.
 pub fn transfer(source: &mut dyn Source, sink: &mut dyn Sink, adjust: &Adjust, progress: &dyn Progress) -> Result<()> {
-    run(source, sink, adjust, progress, true)
+    run(source, sink, adjust, progress, Wanted::Contents)
 }
 
-/// Passes a tree without its contents to a sink.
+/// Gives the files of a tree, without contents, to `each`.
 ///
 /// # Errors
-/// Those of the source and of the sink.
-pub fn survey(source: &mut dyn Source, sink: &mut dyn Sink, adjust: &Adjust, progress: &dyn Progress) -> Result<()> {
-    run(source, sink, adjust, progress, false)
+/// Those of the source.
+pub fn survey(
+    source: &mut dyn Source,
+    each: &mut dyn FnMut(&Node),
+    adjust: &Adjust,
+    progress: &dyn Progress,
+) -> Result<()> {
+    run(source, &mut Each(each), adjust, progress, Wanted::Attributes)
+}
+
+/// As [`survey`], where extended attributes do not matter: some are missing, and files of the host need not be opened.
+///
+/// # Errors
+/// Those of the source, files that may not be read among them.
+pub fn survey_sizes(
+    source: &mut dyn Source,
+    each: &mut dyn FnMut(&Node),
+    adjust: &Adjust,
+    progress: &dyn Progress,
+) -> Result<()> {
+    run(source, &mut Each(each), adjust, progress, Wanted::Sizes)
+}
+
+/// A sink for files without contents.
+struct Each<'a>(&'a mut dyn FnMut(&Node));
+
+impl Sink for Each<'_> {
+    fn node(&mut self, node: Node) -> Result<()> {
+        self.0(&node);
+        Ok(())
+    }
+
+    fn data(&mut self, _: u64, _: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn broken(&mut self, _: &TransferError) -> Result<()> {
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn abort(&mut self) {}
 }
 
 fn run(
@@ -258,7 +317,7 @@ fn run(
     sink: &mut dyn Sink,
     adjust: &Adjust,
     progress: &dyn Progress,
-    wants_data: bool,
+    wanted: Wanted,
 ) -> Result<()> {
     if let Some(manifest) = &adjust.manifest {
         manifest.begin();
@@ -268,7 +327,7 @@ fn run(
         let reader = scope.spawn(move || {
             let whiteouts = Whiteouts::default();
             let mut out =
-                Outlet { adjust, whiteouts, drops_contents: false, batch: Vec::new(), bytes: 0, sender, wants_data };
+                Outlet { adjust, whiteouts, drops_contents: false, batch: Vec::new(), bytes: 0, sender, wanted };
             source.send(&mut out)?;
             out.flush()
         });

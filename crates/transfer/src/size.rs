@@ -1,11 +1,9 @@
-//! How large an image must be for a tree (`--size auto`).
+//! How large an image must be for a tree: [`Needs`] estimates it (`--size auto`), [`LeastNeeds`] is a bound below it.
 //!
 //! The estimate should be enough and not much more. It depends on nothing but the tree and the sizes in the image, so
 //! that images of the same tree have the same size. A caller that finds an image too small tries a larger one.
 
-use crate::error::{Result, TransferError};
 use crate::event::{Contents, Kind, Node, split};
-use crate::pipe::Sink;
 use std::collections::HashMap;
 
 /// Bytes of an inode before its forks.
@@ -41,14 +39,53 @@ pub struct Shape {
     pub small: bool,
 }
 
-/// Adds up what a tree needs; a sink for [`survey`](crate::survey).
+/// Adds up what contents and inodes of a tree take, of files that [`survey_sizes`](crate::survey_sizes) finds.
+#[derive(Debug)]
+pub struct LeastNeeds {
+    shape: Shape,
+    contents_blocks: u64,
+    inodes: u64,
+}
+
+impl LeastNeeds {
+    /// Nothing yet.
+    pub fn new(shape: Shape) -> Self {
+        Self { shape, contents_blocks: 0, inodes: 0 }
+    }
+
+    /// The size of contents and inodes alone. An image that is not larger has no room for the tree.
+    pub fn image_bytes(&self) -> u64 {
+        self.contents_blocks * self.shape.block_bytes + self.inodes * self.shape.inode_bytes
+    }
+
+    /// Adds a file.
+    pub fn count(&mut self, node: &Node) {
+        self.inodes += u64::from(!matches!(node.kind, Kind::Link(_)));
+        let block_bytes = self.shape.block_bytes;
+        match &node.kind {
+            Kind::File { contents: Contents::Whole(bytes), .. } => {
+                self.contents_blocks += (bytes.len() as u64).div_ceil(block_bytes);
+            }
+            Kind::File { contents: Contents::Parts(parts), .. } => {
+                let mut last_end = 0;
+                for (start, length) in parts {
+                    let (first, end) = (start / block_bytes, (start + length).div_ceil(block_bytes));
+                    // A block may contain the end of one part and the start of the next.
+                    self.contents_blocks += end.saturating_sub(first.max(last_end));
+                    last_end = end;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Adds up what a tree needs, of files that [`survey`](crate::survey) finds.
 #[derive(Debug)]
 pub struct Needs {
     shape: Shape,
+    least: LeastNeeds,
     blocks: u64,
-    /// The part of `blocks` for contents of regular files.
-    contents_blocks: u64,
-    inodes: u64,
     extents: u64,
     /// Bytes of the names in each directory.
     names: HashMap<Vec<u8>, u64>,
@@ -57,7 +94,7 @@ pub struct Needs {
 impl Needs {
     /// Nothing yet.
     pub fn new(shape: Shape) -> Self {
-        Self { shape, blocks: 0, contents_blocks: 0, inodes: 0, extents: 0, names: HashMap::new() }
+        Self { shape, least: LeastNeeds::new(shape), blocks: 0, extents: 0, names: HashMap::new() }
     }
 
     /// The size of an image that should have room for the tree.
@@ -68,10 +105,11 @@ impl Needs {
         // Splits leave blocks half empty.
         let dir_bytes: u64 =
             dirs.map(|bytes| (bytes * 8 / 5).next_multiple_of(dir_block_bytes) + dir_block_bytes).sum();
-        let inode_bytes = (self.inodes.next_multiple_of(INODES_PER_CHUNK) + 8 * INODES_PER_CHUNK) * inode_bytes;
+        let inodes = self.least.inodes;
+        let inode_bytes = (inodes.next_multiple_of(INODES_PER_CHUNK) + 8 * INODES_PER_CHUNK) * inode_bytes;
         // Each extent and each inode chunk has a record in the reverse mapping tree, whose blocks are half full, and
         // one in the free space trees.
-        let tree_bytes = (self.extents + self.inodes / INODES_PER_CHUNK + 64) * 64;
+        let tree_bytes = (self.extents + inodes / INODES_PER_CHUNK + 64) * 64;
         let used = self.blocks * block_bytes + dir_bytes + inode_bytes + tree_bytes;
         let (smallest, log) = if small { (SMALL_BYTES, SMALL_LOG_BYTES) } else { (MIN_BYTES, MIN_LOG_BYTES) };
         let with_log = used + log.max(used / 2048);
@@ -81,9 +119,22 @@ impl Needs {
         (with_trees + reserved).max(smallest).next_multiple_of(ROUND_TO_BYTES)
     }
 
-    /// The size of contents and inodes alone. An image that is not larger has no room for the tree.
+    /// A size that is too small in any case: [`LeastNeeds::image_bytes`].
     pub fn least_bytes(&self) -> u64 {
-        self.contents_blocks * self.shape.block_bytes + self.inodes * self.shape.inode_bytes
+        self.least.image_bytes()
+    }
+
+    /// Adds a file.
+    pub fn count(&mut self, node: &Node) {
+        self.least.count(node);
+        self.count_name(&node.path);
+        if let Kind::Link(_) = node.kind {
+            // A further parent pointer, which may push all attributes out of the inode.
+            self.blocks += self.block_count(2 * (node.path.len() as u64 + ATTRIBUTE_BYTES));
+            return;
+        }
+        self.count_contents(&node.kind);
+        self.count_attributes(node);
     }
 
     fn block_count(&self, bytes: u64) -> u64 {
@@ -102,20 +153,13 @@ impl Needs {
     fn count_contents(&mut self, kind: &Kind) {
         match kind {
             Kind::File { contents: Contents::Whole(bytes), .. } => {
-                let blocks = self.block_count(bytes.len() as u64);
-                self.blocks += blocks;
-                self.contents_blocks += blocks;
+                self.blocks += self.block_count(bytes.len() as u64);
                 self.extents += 1;
             }
             Kind::File { contents: Contents::Parts(parts), .. } => {
                 let block_bytes = self.shape.block_bytes;
-                let mut last_end = 0;
                 for (start, length) in parts {
-                    let (first, end) = (start / block_bytes, (start + length).div_ceil(block_bytes));
-                    self.blocks += end - first;
-                    // A block may contain the end of one part and the start of the next.
-                    self.contents_blocks += end.saturating_sub(first.max(last_end));
-                    last_end = end;
+                    self.blocks += (start + length).div_ceil(block_bytes) - start / block_bytes;
                     // A large part may consist of several extents.
                     self.extents += 1 + length / (64 << 20);
                 }
@@ -151,37 +195,4 @@ impl Needs {
             self.extents += 1;
         }
     }
-}
-
-impl Sink for Needs {
-    fn node(&mut self, node: Node) -> Result<()> {
-        self.count_name(&node.path);
-        if let Kind::Link(_) = node.kind {
-            // A further parent pointer, which may push all attributes out of the inode.
-            self.blocks += self.block_count(2 * (node.path.len() as u64 + ATTRIBUTE_BYTES));
-            return Ok(());
-        }
-        self.inodes += 1;
-        self.count_contents(&node.kind);
-        self.count_attributes(&node);
-        Ok(())
-    }
-
-    fn data(&mut self, _: u64, _: &[u8]) -> Result<()> {
-        Ok(())
-    }
-
-    fn end(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn broken(&mut self, _: &TransferError) -> Result<()> {
-        Ok(())
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn abort(&mut self) {}
 }

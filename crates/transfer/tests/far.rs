@@ -7,7 +7,7 @@ use std::time::Duration;
 use xfskit::MkfsOptions;
 use xfskit::device::{BlockDevice, MemoryDevice};
 use xfskit::volume::{Caller, MountOptions, NewFile, SetMode, Volume};
-use xfskit_transfer::{Adjust, ImageSource, TarSink, transfer};
+use xfskit_transfer::{Adjust, ImageSource, Node, TarSink, survey, transfer};
 
 const AT_ONCE: usize = 8;
 
@@ -19,6 +19,8 @@ struct Far {
     most: AtomicUsize,
     /// Reads that began while no other was on its way.
     alone: AtomicUsize,
+    /// Bytes that were read.
+    bytes_read: AtomicUsize,
 }
 
 impl BlockDevice for Far {
@@ -38,6 +40,7 @@ impl BlockDevice for Far {
         let now = self.now.fetch_add(1, Ordering::Relaxed) + 1;
         self.most.fetch_max(now, Ordering::Relaxed);
         self.alone.fetch_add(usize::from(now == 1), Ordering::Relaxed);
+        self.bytes_read.fetch_add(buffer.len(), Ordering::Relaxed);
         if self.at_once > 1 {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -86,12 +89,17 @@ fn image() -> Vec<u8> {
     device.to_bytes()
 }
 
+/// An image on a device that takes so many requests at once.
+fn open(image: &[u8], at_once: usize) -> (Volume, Arc<Far>) {
+    let (now, most, alone, bytes_read) = Default::default();
+    let far = Arc::new(Far { bytes: MemoryDevice::from_bytes(image.to_vec()), at_once, now, most, alone, bytes_read });
+    let options = MountOptions { read_only: true, ..MountOptions::default() };
+    (Volume::open(Arc::clone(&far) as _, options).unwrap(), far)
+}
+
 /// The tree as a tar archive, by a device that takes so many requests at once.
 fn archive(image: &[u8], at_once: usize) -> (Vec<u8>, Arc<Far>) {
-    let (now, most, alone) = Default::default();
-    let far = Arc::new(Far { bytes: MemoryDevice::from_bytes(image.to_vec()), at_once, now, most, alone });
-    let options = MountOptions { read_only: true, ..MountOptions::default() };
-    let volume = Volume::open(Arc::clone(&far) as _, options).unwrap();
+    let (volume, far) = open(image, at_once);
     let mut tar = Vec::new();
     let mut sink = TarSink::new(&mut tar);
     transfer(&mut ImageSource::new(&volume, volume.root(), b"", true), &mut sink, &Adjust::default(), &()).unwrap();
@@ -109,4 +117,38 @@ fn files_of_a_far_image_are_read_at_the_same_time() {
     assert!((AT_ONCE / 2..=AT_ONCE).contains(&most), "{most} requests at once");
     // One after the other they were more than 400: the contents of each file, clusters of inodes, directories.
     assert!(alone < 200, "{alone} requests alone");
+}
+
+/// How much the attributes of a file are is not known before they are read, and a file may have many.
+#[test]
+fn what_is_read_ahead_of_attributes_is_bounded() {
+    const FILES: usize = 250;
+    const VALUE_BYTES: usize = 32 << 10;
+    const VALUES: usize = 12;
+    let device = Arc::new(MemoryDevice::new(192 << 20));
+    let fs = xfskit::create_on(device.clone(), &MkfsOptions::new().small()).unwrap();
+    let (volume, root) = (fs.volume(), Caller::root());
+    for number in 0..FILES {
+        let name = format!("file {number}");
+        let file = volume.create(volume.root(), name.as_bytes(), &NewFile::file(0o644), &root).unwrap().inode;
+        for value in 0..VALUES {
+            let name = format!("user.{value}");
+            volume.set_xattr(file, name.as_bytes(), &[number as u8; VALUE_BYTES], SetMode::Any, &root).unwrap();
+        }
+    }
+    fs.close().unwrap();
+    let (volume, device) = open(&device.to_bytes(), AT_ONCE);
+    device.bytes_read.store(0, Ordering::Relaxed);
+    let (mut sent_bytes, mut read_before_bytes) = (0, 0);
+    let mut each = |node: &Node| {
+        if sent_bytes == 0 {
+            read_before_bytes = device.bytes_read.load(Ordering::Relaxed);
+        }
+        sent_bytes += node.meta.xattrs.iter().map(|(_, value)| value.len()).sum::<usize>();
+    };
+    survey(&mut ImageSource::new(&volume, volume.root(), b"", true), &mut each, &Adjust::default(), &()).unwrap();
+    assert_eq!(sent_bytes, FILES * VALUES * VALUE_BYTES);
+    // 16 MiB at most are read ahead, and some MiB wait for the sink.
+    assert!(read_before_bytes < 40 << 20, "{read_before_bytes} bytes were read before the first was sent");
+    assert!(device.most.load(Ordering::Relaxed) >= AT_ONCE / 2);
 }

@@ -51,8 +51,8 @@
 //!
 //! [`Volume::finish_writing`] need not be called: it gives back the free blocks that are set aside, in memory only, for
 //! the file's growth, so that the next file may lie there. Where no others are left, other files get them in any case.
-//! And the new contents of a file that was emptied before do not wait for the next sync: until they are durable, a power
-//! cut may leave the file without the old ones and the new ones. A server that hears of no close calls
+//! And the new contents of a file that was emptied before do not wait for the next sync: until they are durable, a
+//! power cut may leave the file without the old ones and the new ones. A server that hears of no close calls
 //! [`Volume::bring_out_if_cut`] after each write instead.
 //!
 //! # The order of arguments

@@ -3,7 +3,6 @@
 use super::{ImageArgs, LayerArgs, SourceArgs, examples};
 use clap::Args;
 use std::ffi::OsString;
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use xfskit::device::Access;
 
@@ -18,7 +17,7 @@ later; with that and -m uuid=UUID, the same source and options make the same ima
 #[command(after_help = examples::with(MKFS_NOTES, examples::MKFS))]
 pub struct MkfsArgs {
     #[command(flatten)]
-    pub image: Target,
+    pub target: Target,
     /// Fill the image from a folder, a tar archive ("-" for one on standard input) or a container image; may be given
     /// several times
     #[arg(long, value_name = "SOURCE")]
@@ -108,21 +107,13 @@ impl From<PathBuf> for Target {
     }
 }
 
-impl AsRef<Path> for Target {
-    fn as_ref(&self) -> &Path {
-        self
-    }
-}
-
-impl Deref for Target {
-    type Target = Path;
-
-    fn deref(&self) -> &Path {
-        self.image.as_deref().or(self.into.as_deref()).unwrap_or(Path::new(""))
-    }
-}
-
 impl MkfsArgs {
+    /// Where the image is made.
+    pub fn image(&self) -> &Path {
+        let Target { image, into } = &self.target;
+        image.as_deref().or(into.as_deref()).unwrap_or(Path::new(""))
+    }
+
     /// What may be overwritten.
     pub fn overwrite(&self) -> Overwrite {
         if self.force { Overwrite::Anything } else { self.overwrites }

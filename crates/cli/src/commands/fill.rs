@@ -30,13 +30,19 @@ use xfskit::volume::{Environment, SystemEnvironment};
 use xfskit::volume::{Error, MountOptions, Volume};
 use xfskit_mkfs::{InodeSize, Options, make, verify};
 use xfskit_sandbox::FileUse;
-use xfskit_transfer::{Adjust, FixedEnvironment, ImageSink, Losses, Needs, Shape, TransferError, survey, transfer};
+use xfskit_transfer::{
+    Adjust, FixedEnvironment, ImageSink, LeastNeeds, Losses, Needs, Node, Progress, Shape, Source, TransferError,
+    survey, survey_sizes, transfer,
+};
 
 /// How often an image that turned out too small is made again with a larger size.
 const MAX_ATTEMPTS: usize = 6;
 /// How often an image is made to find its smallest size, and the step in which sizes differ.
 const MAX_TRIALS: usize = 12;
 const STEP_BYTES: u64 = 1 << 20;
+
+/// A way to go through the files of a source.
+type Survey = fn(&mut dyn Source, &mut dyn FnMut(&Node), &Adjust, &dyn Progress) -> xfskit_transfer::Result<()>;
 
 /// The time in `SOURCE_DATE_EPOCH`.
 pub fn source_date_epoch() -> Result<Option<Timestamp>> {
@@ -90,7 +96,7 @@ impl<'a> Fill<'a> {
     fn find_trees(&self, reads: Reads) -> Result<Trees> {
         match &self.args.proto {
             Some(proto) => Trees::of_proto(proto),
-            None => Trees::find(&self.args.from, &self.args.layers, reads, &self.args.image),
+            None => Trees::find(&self.args.from, &self.args.layers, reads, self.args.image()),
         }
     }
 
@@ -100,12 +106,12 @@ impl<'a> Fill<'a> {
         if let Some(part) = open_part(args)? {
             verify_no_room(args)?;
             confined::enter()?;
-            let part = choose_part(&args.image, part, args.overwrite())?;
+            let part = choose_part(args.image(), part, args.overwrite())?;
             let trees = self.find_trees(Reads::Once)?;
             let files = self.check_room(&trees, part.size_bytes())?;
             return self.fill_device(part, None, &trees, files);
         }
-        let existing = std::fs::metadata(&args.image).ok();
+        let existing = std::fs::metadata(args.image()).ok();
         let size = match args.size.as_deref() {
             Some("auto") => None,
             Some(text) => Some(parse_size(text).map_err(Usage)?),
@@ -118,10 +124,10 @@ impl<'a> Fill<'a> {
             verify_no_room(args)?;
         }
         // The existing file is locked until the image is complete.
-        let held = existing.as_ref().map(|_| open_device(&args.image, args.access())).transpose()?;
+        let held = existing.as_ref().map(|_| open_device(args.image(), args.access())).transpose()?;
         confined::enter()?;
         if let Some(held) = &held {
-            verify_existing(&args.image, held, args.overwrite(), size.filter(|size| *size > 0))?;
+            verify_existing(args.image(), held, args.overwrite(), size.filter(|size| *size > 0))?;
         }
         let is_file = existing.as_ref().is_none_or(Metadata::is_file);
         match held {
@@ -151,7 +157,7 @@ impl<'a> Fill<'a> {
 
     /// Fills a device, or a file that stays the same file. With `size` the file gets that size, and is zeros first.
     fn fill_in_place(&self, mut device: FileDevice, size: Option<u64>) -> Result<Filled> {
-        let shown = || self.args.image.display().to_string();
+        let shown = || self.args.image().display().to_string();
         let trees = self.find_trees(Reads::Once)?;
         let files = self.check_room(&trees, size.unwrap_or(device.size_bytes()))?;
         if let Some(size) = size {
@@ -185,7 +191,7 @@ impl<'a> Fill<'a> {
     fn fill_new(&self, held: Option<Arc<FileDevice>>, size: Option<u64>) -> Result<Filled> {
         let trees = self.find_trees(if size.is_none() { Reads::Again } else { Reads::Once })?;
         // A symbolic link stays, and the file that it refers to is replaced.
-        let path = self.args.image.canonicalize().unwrap_or_else(|_| self.args.image.to_path_buf());
+        let path = self.args.image().canonicalize().unwrap_or_else(|_| self.args.image().to_path_buf());
         let (unnamed, filled) = match size {
             Some(bytes) => self.fill_unnamed(&path, &trees, bytes, None)?,
             None if self.args.minimize => self.fill_smallest(&path, &trees)?,
@@ -255,7 +261,7 @@ impl<'a> Fill<'a> {
 
     /// The files that the image replaces or is written to, if they exist by these names.
     fn existing_files(&self) -> Vec<Metadata> {
-        let operands = [Some(&*self.args.image), self.options.log_device.as_deref()];
+        let operands = [Some(self.args.image()), self.options.log_device.as_deref()];
         let paths = operands.into_iter().flatten().flat_map(operand::files);
         paths.filter_map(|path| std::fs::metadata(path).ok()).collect()
     }
@@ -266,10 +272,11 @@ impl<'a> Fill<'a> {
         if trees.are_read_once() {
             return Ok(None);
         }
-        let (needs, files) = self.measure(trees)?;
+        let mut needs = LeastNeeds::new(self.shape());
+        let files = self.pass(trees, survey_sizes, &mut |node| needs.count(node))?;
         let has = self.options.data_bytes().unwrap_or(bytes);
-        if needs.least_bytes() >= has {
-            let (image, needs) = (self.args.image.display(), needs.least_bytes());
+        if needs.image_bytes() >= has {
+            let (image, needs) = (self.args.image().display(), needs.image_bytes());
             let what =
                 format!("{image}: it has {has} bytes, and the source needs more than {needs}; what it holds stays");
             return Err(anyhow::Error::from(Error::NoSpace).context(what));
@@ -279,6 +286,20 @@ impl<'a> Fill<'a> {
 
     /// The space that the image needs, and the number of files.
     fn measure(&self, trees: &Trees) -> Result<(Needs, u64)> {
+        let mut needs = Needs::new(self.shape());
+        let files = self.pass(trees, survey, &mut |node| needs.count(node))?;
+        Ok((needs, files))
+    }
+
+    /// Gives the files of the sources to `each`; returns their number.
+    fn pass(&self, trees: &Trees, survey: Survey, each: &mut dyn FnMut(&Node)) -> Result<u64> {
+        let bar = CopyBar::new("measuring");
+        let mut source = trees.open(&self.existing_files(), &self.adjust, self.env.now())?;
+        survey(&mut *source, each, &self.adjust, &bar)?;
+        Ok(bar.files())
+    }
+
+    fn shape(&self) -> Shape {
         let block_bytes = u64::from(self.options.block_bytes);
         let inode_bytes = match self.options.inode_size {
             InodeSize::Default => 512,
@@ -286,12 +307,7 @@ impl<'a> Fill<'a> {
             InodeSize::PerBlock(count) => block_bytes / u64::from(count.max(1)),
         };
         let dir_block_bytes = self.options.dir_block_bytes.map_or(block_bytes.max(4096), u64::from);
-        let small = self.args.small;
-        let mut needs = Needs::new(Shape { block_bytes, inode_bytes: inode_bytes.max(256), dir_block_bytes, small });
-        let bar = CopyBar::new("measuring");
-        let mut source = trees.open(&self.existing_files(), &self.adjust, self.env.now())?;
-        survey(&mut *source, &mut needs, &self.adjust, &bar)?;
-        Ok((needs, bar.files()))
+        Shape { block_bytes, inode_bytes: inode_bytes.max(256), dir_block_bytes, small: self.args.small }
     }
 
     fn fill(
@@ -302,7 +318,7 @@ impl<'a> Fill<'a> {
         files: Option<u64>,
     ) -> Result<Filled> {
         let (args, options) = (self.args, self.options);
-        let shown = || args.image.display().to_string();
+        let shown = || args.image().display().to_string();
         let written: Vec<Metadata> = self.existing_files().into_iter().chain(own).collect();
         // Each attempt makes the same image.
         let env = environment(options)?;
@@ -325,7 +341,7 @@ impl<'a> Fill<'a> {
         let usage = filesystem.statfs();
         let free_bytes = usage.free_blocks * u64::from(usage.block_bytes);
         filesystem.unmount().with_context(|| format!("{}: closing the image", shown()))?;
-        device.finish().map_err(|source| OpenError::Io { path: args.image.to_path_buf(), source })?;
+        device.finish().map_err(|source| OpenError::Io { path: args.image().to_path_buf(), source })?;
         Ok(Filled { superblock, losses, is_private, free_bytes })
     }
 }

@@ -3,7 +3,7 @@
 use crate::args::{ImageArgs, LogCommand};
 use crate::image::{open_quietly, options_to_write};
 use crate::log::{
-    Checkpoint, Found, Item, Journal, Operation, Preview, checkpoints, flag_names, has, intent_name, is_log,
+    Checkpoint, Found, Item, Journal, Operation, Preview, Which, checkpoints, flag_names, has, intent_name, is_log,
 };
 use crate::screen::out;
 use crate::screen::say;
@@ -19,7 +19,9 @@ use xfskit::volume::{LogState, RecoveryReport};
 /// Runs the command.
 pub fn run(command: &LogCommand, as_json: bool) -> Result<()> {
     match command {
-        LogCommand::Print { image, all, transactions } => print(image, *all, *transactions, as_json),
+        LogCommand::Print { image, all, transactions } => {
+            print(image, if *all { Which::All } else { Which::Live }, *transactions, as_json)
+        }
         LogCommand::Replay(image) => replay(image, as_json),
     }
 }
@@ -60,23 +62,23 @@ fn report_json(report: &RecoveryReport) -> Value {
 
 /// Prints the journal. That recovery fails is an error, as it is to all commands that read the image; what can be shown
 /// is printed first.
-fn print(image: &ImageArgs, all: bool, transactions: bool, as_json: bool) -> Result<()> {
+fn print(image: &ImageArgs, which: Which, transactions: bool, as_json: bool) -> Result<()> {
     let journal = Journal::open(&image.image, image.logdev.as_deref())?;
     let preview = Preview::of(&journal);
     let out = RefCell::new(out());
     if as_json {
-        let value = to_json(&journal, all, &preview)?;
+        let value = to_json(&journal, which, &preview)?;
         writeln!(out.borrow_mut(), "{value:#}")?;
     } else {
         print_state(&mut *out.borrow_mut(), &journal, &preview)?;
         let preview = preview.as_ref().ok().and_then(Option::as_ref);
         if transactions {
-            print_checkpoints(&mut *out.borrow_mut(), &journal, all, preview.filter(|_| !all))?;
+            print_checkpoints(&mut *out.borrow_mut(), &journal, which, preview.filter(|_| which == Which::Live))?;
         } else {
             // For each checkpoint that is incomplete so far, how many regions of its current item are missing.
             let mut left: HashMap<u32, usize> = HashMap::new();
             let look = |lsn, found: Found<'_>| print_record(&mut *out.borrow_mut(), lsn, found, &mut left);
-            if all { journal.all_records(look)? } else { journal.live_records(look)? }
+            journal.records(which, look)?;
         }
     }
     out.into_inner().flush()?;
@@ -167,8 +169,8 @@ fn describe(operation: &Operation<'_>, left: &mut usize) -> String {
     text.trim_end().to_owned()
 }
 
-fn print_checkpoints(out: &mut impl Write, journal: &Journal, all: bool, preview: Option<&Preview>) -> Result<()> {
-    let (list, damage) = checkpoints(journal, all)?;
+fn print_checkpoints(out: &mut impl Write, journal: &Journal, which: Which, preview: Option<&Preview>) -> Result<()> {
+    let (list, damage) = checkpoints(journal, which)?;
     for (ordinal, checkpoint) in list.iter().enumerate() {
         let commit =
             checkpoint.commit.map_or_else(|| "not committed".to_owned(), |lsn| format!("committed {}", place(lsn)));
@@ -192,9 +194,9 @@ fn print_checkpoints(out: &mut impl Write, journal: &Journal, all: bool, preview
     Ok(())
 }
 
-fn to_json(journal: &Journal, all: bool, preview: &Result<Option<Preview>, xfskit::volume::Error>) -> Result<Value> {
+fn to_json(journal: &Journal, which: Which, preview: &Result<Option<Preview>, xfskit::volume::Error>) -> Result<Value> {
     let mut records = Vec::new();
-    let look = |lsn, found: Found<'_>| {
+    journal.records(which, |lsn, found| {
         records.push(match found {
             Ok(record) => json!({
                 "lsn": place(lsn),
@@ -206,19 +208,14 @@ fn to_json(journal: &Journal, all: bool, preview: &Result<Option<Preview>, xfski
             Err(damage) => json!({ "lsn": place(lsn), "damage": damage }),
         });
         Ok(())
-    };
-    if all {
-        journal.all_records(look)?
-    } else {
-        journal.live_records(look)?
-    }
+    })?;
     let (recovery, fails) = match preview {
         Ok(preview) => (preview.as_ref(), None),
         Err(error) => (None, Some(error.to_string())),
     };
-    let (list, damage) = checkpoints(journal, all)?;
+    let (list, damage) = checkpoints(journal, which)?;
     let item = |ordinal: usize, index: usize, item: &Item| {
-        let outcome = recovery.filter(|_| !all).map(|preview| preview.outcome(ordinal, index, item));
+        let outcome = recovery.filter(|_| which == Which::Live).map(|preview| preview.outcome(ordinal, index, item));
         json!({ "kind": item.kind, "about": item.about, "regions": item.regions, "recovery": outcome })
     };
     let checkpoint = |(ordinal, checkpoint): (usize, &Checkpoint)| {

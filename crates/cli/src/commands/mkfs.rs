@@ -82,33 +82,33 @@ fn make_empty(args: &MkfsArgs, options: &Options) -> Result<Superblock> {
         let log = last.map(open_log).transpose()?.or(log);
         confined::enter()?;
         let log = log.map(look_at).transpose()?;
-        let part = choose_part(&args.image, part, args.overwrite())?;
+        let part = choose_part(args.image(), part, args.overwrite())?;
         let made = make(&part, log.as_deref(), options, now).map_err(anyhow::Error::from).and_then(|superblock| {
             own_root(args, options, part, log)?;
             Ok(superblock)
         });
-        return made.with_context(|| args.image.display().to_string());
+        return made.with_context(|| args.image().display().to_string());
     }
-    let held = args.image.exists().then(|| open_device(&args.image, args.access())).transpose()?;
+    let held = args.image().exists().then(|| open_device(args.image(), args.access())).transpose()?;
     let log = last.map(open_log).transpose()?.or(log);
     confined::enter()?;
     let log = log.map(look_at).transpose()?;
     let (device, made) = open_target(args, options, held, log.as_deref())?;
-    let own = device.metadata().with_context(|| args.image.display().to_string())?;
+    let own = device.metadata().with_context(|| args.image().display().to_string())?;
     let device = Arc::new(device);
     let result = make(&device, log.as_deref(), options, now).map_err(anyhow::Error::from).and_then(|superblock| {
         own_root(args, options, device, log)?;
         if made {
-            sync_names(args.image.parent().unwrap_or(&args.image), &File::open(&args.image)?)?;
+            sync_names(args.image().parent().unwrap_or(args.image()), &File::open(args.image())?)?;
         }
         Ok(superblock)
     });
-    let is_own = || std::fs::symlink_metadata(&args.image).is_ok_and(|now| share_storage(&now, &own));
+    let is_own = || std::fs::symlink_metadata(args.image()).is_ok_and(|now| share_storage(&now, &own));
     if result.is_err() && made && is_own() {
         // A file that this command has made contains nothing worth keeping. The first error is the one to report.
-        let _ = std::fs::remove_file(&args.image);
+        let _ = std::fs::remove_file(args.image());
     }
-    result.with_context(|| args.image.display().to_string())
+    result.with_context(|| args.image().display().to_string())
 }
 
 /// The files of the part of a disk that the operand names, if it does not name a file or device as it is. Nothing of
@@ -118,19 +118,19 @@ fn make_empty(args: &MkfsArgs, options: &Options) -> Result<Superblock> {
 /// `Usage` for a size, which a part has itself, and for a new file with the name of a virtual disk, which would not be
 /// one; as [`open_files`].
 pub fn open_part(args: &MkfsArgs) -> Result<Option<Files>> {
-    verify_no_new_device(&args.image)?;
-    let part = match is_plain(&args.image)? {
+    verify_no_new_device(args.image())?;
+    let part = match is_plain(args.image())? {
         true => None,
-        false => Some(open_files(&args.image, Access::Write)?),
+        false => Some(open_files(args.image(), Access::Write)?),
     };
-    let extension = args.image.extension().and_then(OsStr::to_str).filter(|extension| VIRTUAL.contains(extension));
-    if part.is_none() && !args.image.exists() && extension.is_some() {
-        let image = args.image.display();
+    let extension = args.image().extension().and_then(OsStr::to_str).filter(|extension| VIRTUAL.contains(extension));
+    if part.is_none() && !args.image().exists() && extension.is_some() {
+        let image = args.image().display();
         let first = format!("make the disk first: qemu-img create -f qcow2 {image} SIZE");
         return Err(Usage(format!("{image}: a new file would be a raw image; {first}")).into());
     }
     if part.is_some() && args.size.is_some() {
-        let image = args.image.display();
+        let image = args.image().display();
         return Err(
             Usage(format!("{image}: a part of a disk, and a virtual disk, has a size: leave --size out")).into()
         );
@@ -186,7 +186,7 @@ fn print(args: &MkfsArgs, superblock: &Superblock, as_json: bool) -> Result<()> 
         let uuid = uuid::Uuid::from_bytes(raw.uuid).to_string();
         say!("{:#}", json!({ "uuid": uuid, "blocks": raw.data_blocks.get(), "ag_count": raw.ag_count.get() }));
     } else {
-        say_part!("{}", summary_of(&args.image.display().to_string(), superblock));
+        say_part!("{}", summary_of(&args.image().display().to_string(), superblock));
     }
     Ok(())
 }
@@ -236,22 +236,22 @@ fn open_target(
     let size = size.or_else(|| options.data_bytes().filter(|_| held.is_none()));
     let log_bytes = log.map(BlockDevice::size_bytes);
     let fits = |bytes: u64, sector_bytes: usize| {
-        verify(options, bytes, sector_bytes, log_bytes).with_context(|| args.image.display().to_string())
+        verify(options, bytes, sector_bytes, log_bytes).with_context(|| args.image().display().to_string())
     };
     match (held, size) {
-        (None, None) => Err(Usage(format!("{}: no such file; --size makes one", args.image.display())).into()),
+        (None, None) => Err(Usage(format!("{}: no such file; --size makes one", args.image().display())).into()),
         (None, Some(size)) => {
             fits(size, FILE_SECTOR_BYTES)?;
-            Ok((FileDevice::create_new(&args.image, size)?, true))
+            Ok((FileDevice::create_new(args.image(), size)?, true))
         }
         (Some(mut device), size) => {
-            verify_existing(&args.image, &device, args.overwrite(), size)?;
+            verify_existing(args.image(), &device, args.overwrite(), size)?;
             if let Some(size) = size
-                && std::fs::metadata(&args.image).is_ok_and(|data| data.is_file())
+                && std::fs::metadata(args.image()).is_ok_and(|data| data.is_file())
             {
                 fits(size, device.sector_bytes())?;
                 let made = device.make_zeros_after(size, |device| set_aside(device, log, options));
-                made.with_context(|| format!("{}: the old contents stay", args.image.display()))?;
+                made.with_context(|| format!("{}: the old contents stay", args.image().display()))?;
             }
             Ok((device, false))
         }

@@ -1,7 +1,7 @@
 //! Checkpoints, and what recovery would do with them.
 
 use super::items::Item;
-use super::records::Journal;
+use super::records::{Journal, Which};
 use anyhow::Result;
 use std::cell::RefCell;
 use xfskit::journal::replay::{Gatherer, Keep, LogTransaction};
@@ -30,10 +30,10 @@ impl Checkpoint {
 
 /// The checkpoints of the log in the order in which they were committed, then those that were not; and the damage to
 /// the log, if they end at one.
-pub fn checkpoints(journal: &Journal, all: bool) -> Result<(Vec<Checkpoint>, Option<String>)> {
+pub fn checkpoints(journal: &Journal, which: Which) -> Result<(Vec<Checkpoint>, Option<String>)> {
     let list = RefCell::new(Vec::new());
     let (mut gatherer, mut damage) = (Gatherer::new(Keep::Contents), None);
-    let look = |lsn, record: super::records::Found<'_>| {
+    journal.records(which, |lsn, record| {
         let taken = record.and_then(|record| {
             let commit = |transaction| {
                 list.borrow_mut().push(Checkpoint::new(&transaction, Some(lsn)));
@@ -45,12 +45,7 @@ pub fn checkpoints(journal: &Journal, all: bool) -> Result<(Vec<Checkpoint>, Opt
             damage = Some(error);
         }
         Ok(())
-    };
-    if all {
-        journal.all_records(look)?
-    } else {
-        journal.live_records(look)?
-    }
+    })?;
     let mut list = list.into_inner();
     list.extend(gatherer.rest().map(|transaction| Checkpoint::new(&transaction, None)));
     Ok((list, damage))

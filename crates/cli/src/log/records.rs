@@ -41,8 +41,15 @@ impl Journal {
         self.log.place.basic_blocks
     }
 
-    /// Passes the records that recovery reads to `look`, from the tail to the head. For a clean log, only the last one.
-    pub fn live_records(&self, mut look: impl FnMut(Lsn, Found<'_>) -> Result<()>) -> Result<()> {
+    /// Passes records to `look`, the oldest first.
+    pub fn records(&self, which: Which, look: impl FnMut(Lsn, Found<'_>) -> Result<()>) -> Result<()> {
+        match which {
+            Which::Live => self.live_records(look),
+            Which::All => self.all_records(look),
+        }
+    }
+
+    fn live_records(&self, mut look: impl FnMut(Lsn, Found<'_>) -> Result<()>) -> Result<()> {
         let place = &self.log.place;
         let head = self.log.head;
         let last = head.last_record_block;
@@ -63,8 +70,7 @@ impl Journal {
         }
     }
 
-    /// Passes every record that is still in the log to `look`, the oldest first.
-    pub fn all_records(&self, mut look: impl FnMut(Lsn, Found<'_>) -> Result<()>) -> Result<()> {
+    fn all_records(&self, mut look: impl FnMut(Lsn, Found<'_>) -> Result<()>) -> Result<()> {
         for lsn in self.log.place.record_starts(&self.log.uuid).map_err(Error::from)? {
             let mut reader = RecordReader::new(&self.log.place, self.log.uuid, lsn, self.blocks());
             match reader.read_next() {
@@ -89,6 +95,15 @@ pub fn state_in_words(device: &Arc<dyn BlockDevice>) -> &'static str {
         Ok(_) => "dirty",
         Err(_) => "damaged, or its superblock is",
     }
+}
+
+/// Which records of a log are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// Those that recovery reads, from the tail to the head; of a clean log the last one.
+    Live,
+    /// Every one that is still there.
+    All,
 }
 
 /// A record, or its error.

@@ -161,7 +161,7 @@ impl Request {
     fn into_args(self, image: PathBuf) -> MkfsArgs {
         let size = self.options.data_bytes().filter(|_| self.makes_file).map(|bytes| bytes.to_string());
         MkfsArgs {
-            image: image.into(),
+            target: image.into(),
             size,
             quiet: self.is_quiet,
             small: self.options.allow_small,

@@ -15,18 +15,17 @@ mod model;
 mod names;
 mod wire;
 
+use crate::image::{empty, small};
 use crate::{Behaviour, Overlay};
 use model::{Model, Node, ROOT, TYPE};
 use std::fmt::Write;
 use std::sync::{Arc, LazyLock};
 use std::thread::JoinHandle;
 use wire::{Answer, Asker, Body, Connection, Errno, Opens, u32_at, u64_at};
-use xfskit::device::MemoryDevice;
-use xfskit::ondisk::{InodeNumber, Timestamp};
+use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{MountOptions, Volume};
 use xfskit_check::{CheckOptions, Quiet};
 use xfskit_fuse::{MountError, Options, WriteCache, serve};
-use xfskit_mkfs::Size;
 
 const EPERM: Errno = 1;
 const ENOENT: Errno = 2;
@@ -61,17 +60,7 @@ const GET_XFLAGS: u32 = 0x801c_581f;
 /// Requests that a failure shows.
 const MAX_SHOWN: usize = 40;
 
-static BASE: LazyLock<Arc<Vec<u8>>> = LazyLock::new(|| {
-    let device = MemoryDevice::new(IMAGE_BYTES);
-    let options = xfskit_mkfs::Options {
-        allow_small: true,
-        log_size: Some(Size::Bytes(8 << 20)),
-        uuid: Some([7; 16]),
-        ..xfskit_mkfs::Options::default()
-    };
-    xfskit_mkfs::make(&device, None, &options, Timestamp::default()).expect("an image");
-    Arc::new(device.to_bytes())
-});
+static BASE: LazyLock<Arc<Vec<u8>>> = LazyLock::new(|| Arc::new(empty(IMAGE_BYTES, &small([7; 16])).to_bytes()));
 
 /// The bytes of an input, one after the other; zeros after the end.
 struct Input<'a>(&'a [u8]);

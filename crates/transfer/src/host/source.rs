@@ -7,7 +7,7 @@ use crate::event::{Contents, Event, Kind, MAX_INLINE_BYTES, Meta, Node, join};
 use crate::pipe::{LeaveOut, Outlet, Sort, Source};
 use crate::whiteout::OverLinks;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{CWD, FileType, Mode, OFlags, RawDir, Stat};
+use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, RawDir, Stat};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::fs::File;
@@ -43,7 +43,7 @@ enum Start {
 struct Walk<'a> {
     /// The first name of each file that has several, by device and inode.
     links: HashMap<(u64, u64), Vec<u8>>,
-    attributes: AttributeReader,
+    reader: AttributeReader,
     list: Vec<MaybeUninit<u8>>,
     losses: Losses,
     no_atime: bool,
@@ -88,7 +88,7 @@ impl<'a> HostSource<'a> {
     fn of(start: Start, prefix: &[u8], recursive: bool) -> Self {
         let walk = Walk {
             links: HashMap::new(),
-            attributes: AttributeReader::new(),
+            reader: AttributeReader::new(),
             list: vec![MaybeUninit::uninit(); LIST_BYTES],
             losses: Losses::default(),
             no_atime: true,
@@ -169,13 +169,17 @@ impl Walk<'_> {
     ) -> Result<Option<Frame>> {
         let kind = match kind {
             FileType::Unknown => {
-                let stat = rustix::fs::statat(dir, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
+                let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
                 FileType::from_raw_mode(stat.map_err(host(&path, "opening it"))?.st_mode)
             }
             kind => kind,
         };
         let sort = if kind == FileType::Directory { Sort::Directory } else { Sort::Other };
         if (self.leave_out)(&path, sort) {
+            return Ok(None);
+        }
+        let is_measured = !out.wants_attributes() && !is_faked() && kind != FileType::Directory;
+        if is_measured && self.measure(dir, name, kind, &path, out)? {
             return Ok(None);
         }
         match kind {
@@ -201,6 +205,42 @@ impl Walk<'_> {
         }
     }
 
+    /// Sends a file with what the kernel says of it by its name, so without attributes, as a survey needs it: it would
+    /// take twice the calls to open it. Returns false for one that must be opened: to find its holes, or for the error.
+    fn measure(
+        &mut self,
+        dir: &OwnedFd,
+        name: &[u8],
+        expected: FileType,
+        path: &[u8],
+        out: &mut Outlet,
+    ) -> Result<bool> {
+        let Ok(stat) = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) else { return Ok(false) };
+        let is_excluded = self.excluded.contains(&(stat.st_dev, stat.st_ino));
+        if FileType::from_raw_mode(stat.st_mode) != expected || is_excluded {
+            return Ok(false);
+        }
+        let kind = match expected {
+            FileType::RegularFile => {
+                let flags = AtFlags::EACCESS | AtFlags::SYMLINK_NOFOLLOW;
+                let is_readable = rustix::fs::accessat(dir, name, Access::READ_OK, flags).is_ok();
+                if !is_readable || !is_dense(&stat) {
+                    return Ok(false);
+                }
+                let size = stat.st_size as u64;
+                let contents = if size == 0 { Contents::Whole(Vec::new()) } else { Contents::Parts(vec![(0, size)]) };
+                Kind::File { size, contents }
+            }
+            _ => match special_kind(expected, &stat, dir, name) {
+                Ok(kind) => kind,
+                Err(_) => return Ok(false),
+            },
+        };
+        let kind = self.first_name(&stat, path).map_or(kind, Kind::Link);
+        out.send(Event::Node(Node { path: path.to_vec(), kind, meta: meta(&stat, Vec::new()) }))?;
+        Ok(true)
+    }
+
     fn open(&mut self, dir: &OwnedFd, name: &[u8], flags: OFlags, path: &[u8]) -> Result<OwnedFd> {
         let flags_now = if self.no_atime && !flags.contains(OFlags::PATH) { flags | OFlags::NOATIME } else { flags };
         match rustix::fs::openat(dir, name, flags_now, Mode::empty()) {
@@ -220,7 +260,7 @@ impl Walk<'_> {
             return Err(TransferError::NotRecursive(shown(&path)));
         }
         let stat = stat(&fd, &path)?;
-        let xattrs = self.attributes.read(Handle::Open(fd.as_fd()), &path, &mut self.losses.attributes)?;
+        let xattrs = self.attributes(Handle::Open(fd.as_fd()), &path, out)?;
         out.send(Event::Node(Node { path: path.clone(), kind: Kind::Directory, meta: meta(&stat, xattrs) }))?;
         let mut left = Vec::new();
         let mut entries = RawDir::new(&fd, &mut self.list);
@@ -245,13 +285,13 @@ impl Walk<'_> {
             self.losses.itself.note(&path);
             return Ok(());
         }
-        let xattrs = self.attributes.read(Handle::Open(file.as_fd()), &path, &mut self.losses.attributes)?;
+        let xattrs = self.attributes(Handle::Open(file.as_fd()), &path, out)?;
         let meta = meta(&before, xattrs);
         if let Some(first) = self.first_name(&before, &path) {
             return out.send(Event::Node(Node { path, kind: Kind::Link(first), meta }));
         }
         let size = before.st_size as u64;
-        let is_dense = before.st_blocks as u64 * 512 >= size;
+        let is_dense = is_dense(&before);
         let is_small = size <= MAX_INLINE_BYTES && is_dense;
         if is_small && (out.wants_data() || size == 0) {
             let contents = Contents::Whole(contents::whole(file, size, &path)?);
@@ -276,21 +316,19 @@ impl Walk<'_> {
         if kind != expected {
             return Err(TransferError::Changed(shown(&path)));
         }
-        let xattrs = self.attributes.read(Handle::PathDescriptor(fd.as_fd()), &path, &mut self.losses.attributes)?;
+        let xattrs = self.attributes(Handle::PathDescriptor(fd.as_fd()), &path, out)?;
         let meta = meta(&stat, xattrs);
-        let first = self.first_name(&stat, &path);
-        let kind = match (first, kind) {
-            (Some(first), _) => Kind::Link(first),
-            (_, FileType::Symlink) => {
-                let target = rustix::fs::readlinkat(fd, c"", Vec::new()).map_err(host(&path, "reading the link"))?;
-                Kind::Symlink(target.into_bytes())
-            }
-            (_, FileType::CharacterDevice) => Kind::Char(device(stat.st_rdev)),
-            (_, FileType::BlockDevice) => Kind::Block(device(stat.st_rdev)),
-            (_, FileType::Fifo) => Kind::Fifo,
-            _ => Kind::Socket,
+        let kind = match self.first_name(&stat, &path) {
+            Some(first) => Kind::Link(first),
+            None => special_kind(kind, &stat, fd, b"").map_err(host(&path, "reading the link"))?,
         };
         out.send(Event::Node(Node { path, kind, meta }))
+    }
+
+    /// The attributes of a file, if they are wanted.
+    fn attributes(&mut self, handle: Handle, path: &[u8], out: &Outlet) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let is_wanted = out.wants_attributes();
+        if is_wanted { self.reader.read(handle, path, &mut self.losses.attributes) } else { Ok(Vec::new()) }
     }
 
     /// The name under which the file was sent before. If there is none and the file has several names, records this
@@ -306,6 +344,23 @@ impl Walk<'_> {
         }
         first
     }
+}
+
+/// What a file is that is neither a folder nor a regular file. The name is that of a link; an empty one stands for the
+/// descriptor's own.
+fn special_kind(kind: FileType, stat: &Stat, dir: &OwnedFd, name: &[u8]) -> Result<Kind, Errno> {
+    Ok(match kind {
+        FileType::Symlink => Kind::Symlink(rustix::fs::readlinkat(dir, name, Vec::new())?.into_bytes()),
+        FileType::CharacterDevice => Kind::Char(device(stat.st_rdev)),
+        FileType::BlockDevice => Kind::Block(device(stat.st_rdev)),
+        FileType::Fifo => Kind::Fifo,
+        _ => Kind::Socket,
+    })
+}
+
+/// Whether a file has storage for all its bytes.
+fn is_dense(stat: &Stat) -> bool {
+    stat.st_blocks as u64 * 512 >= stat.st_size as u64
 }
 
 /// Whether fakeroot simulates owners and device nodes. Its library intercepts functions of the C library, which the

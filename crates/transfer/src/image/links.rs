@@ -1,9 +1,9 @@
 //! Symbolic links in the way to a file, where a tree consists of layers.
 //!
 //! A layer that has `lib/libc.so` means the directory to which a lower layer's link `lib` leads, as for umoci and
-//! containerd, which unpack a layer within the root of the image. A link leads nowhere else: the root of the tree is `/`
-//! for it, and `..` stays there. The last name of a path is not followed, for it is replaced, unless it is a directory
-//! of a source in which every directory has an entry ([`OverLinks`]).
+//! containerd, which unpack a layer within the root of the image. A link leads nowhere else: the root of the tree is
+//! `/` for it, and `..` stays there. The last name of a path is not followed, for it is replaced, unless it is a
+//! directory of a source in which every directory has an entry ([`OverLinks`]).
 //!
 //! Paths are converted to ones without links before anything else is done with them, so what a layer has and what a
 //! whiteout removes are compared by what they are.

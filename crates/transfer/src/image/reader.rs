@@ -4,8 +4,17 @@ use crate::adjust::Attributes;
 use crate::error::{Result, TransferError, image, shown};
 use crate::event::{MAX_INLINE_BYTES, Meta, is_not_the_files};
 use crate::image::walk::Found;
+use std::sync::atomic::{AtomicU64, Ordering};
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Error, FileType, Stat, Volume};
+
+/// A file of the walk.
+pub(super) enum Step {
+    Found(Found),
+    Read(Read),
+    /// It was not found, for this reason.
+    Failed(TransferError),
+}
 
 /// What the walk has found, with what was read of it.
 pub(super) struct Read {
@@ -21,6 +30,52 @@ pub(super) struct Attributed {
     pub damage: Option<TransferError>,
 }
 
+impl Read {
+    /// Bytes of contents and attributes that are held.
+    pub fn bytes(&self) -> u64 {
+        let attributes = self.attributes.as_ref().map_or(0, |read| read.meta.xattrs.iter().map(bytes_of).sum());
+        let contents = self.whole.as_ref().and_then(|read| read.as_ref().ok()).map_or(0, |bytes| bytes.len() as u64);
+        attributes + contents
+    }
+}
+
+fn bytes_of((name, value): &(Vec<u8>, Vec<u8>)) -> u64 {
+    (name.len() + value.len()) as u64
+}
+
+/// Whether a file may take more memory than there is room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// It is the next one that is sent.
+    Next,
+    /// It is read ahead, and left for later where there is no room.
+    Ahead,
+}
+
+/// The room for files that are read ahead. How much the attributes of a file are is only known when they are there, so
+/// files that are begun may take as much again; else what was read of them would often have to be read twice.
+pub(super) struct Room {
+    most_bytes: u64,
+    used_bytes: AtomicU64,
+}
+
+impl Room {
+    /// Room of a size, some of it in use.
+    pub fn new(most_bytes: u64, used_bytes: u64) -> Self {
+        Self { most_bytes, used_bytes: used_bytes.into() }
+    }
+
+    /// Whether no further file is begun.
+    fn is_full(&self) -> bool {
+        self.used_bytes.load(Ordering::Relaxed) >= self.most_bytes
+    }
+
+    /// Takes some, and says whether a file that was begun can stay.
+    fn take(&self, bytes: u64) -> bool {
+        self.used_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= 2 * self.most_bytes
+    }
+}
+
 /// Reads files of an image. Several threads may use one.
 #[derive(Clone, Copy)]
 pub(super) struct Reader<'a> {
@@ -29,22 +84,31 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads what is sent with a file's name.
-    pub fn read_small(self, found: Found, wants_data: bool) -> Read {
-        let attributes = self.attributes_of(&found.stat, &found.path);
+    /// Reads what is sent with a file's name; gives the file back where there is no room for it yet.
+    pub fn read_small(self, found: Found, wants_data: bool, turn: Turn, room: &Room) -> Step {
+        if turn == Turn::Ahead && room.is_full() {
+            return Step::Found(found);
+        }
+        let attributes = self.attributes_of(&found.stat, &found.path, turn, room).transpose();
+        let Some(attributes) = attributes else { return Step::Found(found) };
         let is_sent_with_it = found.stat.file_type == FileType::File
             && found.stat.links == 1
             && attributes.is_ok()
             && is_whole(&found.stat, wants_data);
+        if is_sent_with_it {
+            // The files were chosen so that their contents have room.
+            room.take(found.stat.size);
+        }
         let whole = is_sent_with_it.then(|| self.whole(&found.stat, &found.path));
-        Read { found, attributes, whole }
+        Step::Read(Read { found, attributes, whole })
     }
 
     /// The attributes of a file, without those that cannot be read, so that its contents are copied all the same.
-    fn attributes_of(self, stat: &Stat, path: &[u8]) -> Result<Attributed> {
+    /// `None` where there is no room for them.
+    fn attributes_of(self, stat: &Stat, path: &[u8], turn: Turn, room: &Room) -> Result<Option<Attributed>> {
         let mut meta = bare_meta(stat);
         if self.attributes == Attributes::Dropped {
-            return Ok(Attributed { meta, damage: None });
+            return Ok(Some(Attributed { meta, damage: None }));
         }
         let is_damage =
             |error: &TransferError| matches!(error, TransferError::Image { source, .. } if is_unreadable(source));
@@ -56,10 +120,17 @@ impl Reader<'_> {
         for name in names {
             match self.filesystem.get_xattr(stat.inode, &name).map_err(image_attribute(path, &name)) {
                 Err(error) if is_damage(&error) => damage = damage.or(Some(error)),
-                value => meta.xattrs.push((name, value?)),
+                value => {
+                    let attribute = (name, value?);
+                    let has_room = room.take(bytes_of(&attribute));
+                    meta.xattrs.push(attribute);
+                    if turn == Turn::Ahead && !has_room {
+                        return Ok(None);
+                    }
+                }
             }
         }
-        Ok(Attributed { meta, damage })
+        Ok(Some(Attributed { meta, damage }))
     }
 
     /// The contents of a small file.

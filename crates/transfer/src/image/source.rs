@@ -1,16 +1,22 @@
 //! Reads a tree in an image, in the order of its names.
 //!
-//! Where the device's requests take long, as across a network, the next files of the walk are read by many threads
-//! and sent in their order when all are there.
+//! Where the device's requests take long, as across a network, the next files of the walk are read by many threads,
+//! as many as there is room for, and sent in their order:
+//!
+//! ```text
+//! walk ──▶ found found found found       at most MAX_AHEAD
+//!           read  read found found       the first, and others until they have MAX_AHEAD_BYTES
+//! sent ◀──  read  read                   the others have their turn when these are sent
+//! ```
 
 use crate::adjust::Attributes;
 use crate::error::{Losses, Result, TransferError, image, shown};
 use crate::event::{Contents, Event, Kind, MAX_INLINE_BYTES, Meta, Node, PIECE_BYTES};
-use crate::image::reader::{Attributed, Read, Reader, is_unreadable, is_whole};
+use crate::image::reader::{Attributed, Read, Reader, Room, Step, Turn, is_unreadable, is_whole};
 use crate::image::walk::{Found, ImageWalk, WalkEvent};
 use crate::pipe::{LeaveOut, Outlet, Sort, Source};
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, PoisonError};
 use xfskit::device::at_once;
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Error, FileType, Seek, Stat, Volume};
@@ -18,7 +24,8 @@ use xfskit::volume::{Error, FileType, Seek, Stat, Volume};
 /// Where a piece cannot be read as a whole, it is read in steps of this size.
 const STEP_BYTES: usize = 4096;
 
-/// Most files that are read at the same time, and the bytes of contents at which there are enough of them.
+/// Most files that are read ahead, and the bytes of contents and attributes at which there are enough of them; at twice
+/// as many, files that were begun are left for later.
 const MAX_AHEAD: usize = 256;
 const MAX_AHEAD_BYTES: u64 = 8 << 20;
 
@@ -189,14 +196,14 @@ impl<'a> ImageSource<'a> {
     }
 
     /// The next steps of the walk that are sent: one, or several that are read at the same time.
-    fn next_steps(&self, walk: &mut ImageWalk<'_>) -> Vec<Result<Found>> {
+    fn next_steps(&self, walk: &mut ImageWalk<'_>) -> VecDeque<Step> {
         let most = if self.reader.filesystem.requests_at_once() > 1 { MAX_AHEAD } else { 1 };
-        let (mut steps, mut bytes) = (Vec::new(), 0);
+        let (mut steps, mut bytes) = (VecDeque::new(), 0);
         while steps.len() < most && bytes < MAX_AHEAD_BYTES {
             match walk.next() {
                 None => break,
                 Some(Ok(WalkEvent::Left(_))) => {}
-                Some(Err(error)) => steps.push(Err(error)),
+                Some(Err(error)) => steps.push_back(Step::Failed(error)),
                 Some(Ok(WalkEvent::Found(found))) => {
                     let sort = if found.is_dir() { Sort::Directory } else { Sort::Other };
                     if (self.leave_out)(&found.path, sort) {
@@ -204,27 +211,51 @@ impl<'a> ImageSource<'a> {
                         continue;
                     }
                     bytes += found.stat.size.min(MAX_INLINE_BYTES);
-                    steps.push(Ok(found));
+                    steps.push_back(Step::Found(found));
                 }
             }
         }
         steps
     }
 
-    /// Reads what is sent with the names of the steps.
-    fn read_steps(&self, steps: Vec<Result<Found>>, wants_data: bool) -> Vec<Result<Read>> {
+    /// Reads what is sent with the names of the steps: of the first, and of the others as far as there is room.
+    fn read_steps(&self, steps: VecDeque<Step>, wants_data: bool) -> VecDeque<Step> {
         let reader = self.reader;
+        let held = steps.iter().map(|step| if let Step::Read(read) = step { read.bytes() } else { 0 });
+        let room = Room::new(MAX_AHEAD_BYTES, held.sum());
+        let read = |turn, step| match step {
+            Step::Found(found) => reader.read_small(found, wants_data, turn, &room),
+            other => other,
+        };
         let threads = reader.filesystem.requests_at_once();
         if steps.len() == 1 || threads == 1 {
-            return steps.into_iter().map(|step| step.map(|found| reader.read_small(found, wants_data))).collect();
+            return steps.into_iter().map(|step| read(Turn::Next, step)).collect();
         }
-        let places: Vec<_> = steps.into_iter().map(|step| Mutex::new((Some(step), None))).collect();
-        at_once(threads, "reader", places.iter(), |place| {
-            let step = lock(place).0.take();
-            let read = step.map(|step| step.map(|found| reader.read_small(found, wants_data)));
-            lock(place).1 = read;
+        let places: Vec<_> = steps.into_iter().map(|step| Mutex::new(Some(step))).collect();
+        at_once(threads, "reader", places.iter().enumerate(), |(number, place)| {
+            // No other thread has this place.
+            let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
+            let turn = if number == 0 { Turn::Next } else { Turn::Ahead };
+            *place = place.take().map(|step| read(turn, step));
         });
-        places.into_iter().filter_map(|place| place.into_inner().unwrap_or_else(PoisonError::into_inner).1).collect()
+        places.into_iter().filter_map(|place| place.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
+    }
+
+    /// Sends a file that was read, or passes over it.
+    fn send_read(&mut self, read: Read, out: &mut Outlet) -> Result<()> {
+        // A directory is sent, or the whole copy ends: files below one that was not sent had no place.
+        if read.found.is_dir() {
+            return self.visit(read, out);
+        }
+        let first_name = (read.found.stat.links > 1).then(|| (read.found.stat.inode, read.found.path.clone()));
+        let Err(error) = self.visit(read, out) else { return Ok(()) };
+        // A link must not refer to a file that was not sent.
+        if let Some((inode, path)) = first_name
+            && self.links.get(&inode) == Some(&path)
+        {
+            self.links.remove(&inode);
+        }
+        self.pass_over(error, out)
     }
 }
 
@@ -240,40 +271,23 @@ fn send_pieces(offset: u64, bytes: Vec<u8>, out: &mut Outlet) -> Result<()> {
     Ok(())
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Source for ImageSource<'_> {
     fn send(&mut self, out: &mut Outlet) -> Result<()> {
         let mut walk = ImageWalk::new(self.reader.filesystem, self.start, &self.prefix);
+        let mut steps = VecDeque::new();
         loop {
-            let steps = self.next_steps(&mut walk);
-            if steps.is_empty() {
-                return Ok(());
-            }
-            for read in self.read_steps(steps, out.wants_data()) {
-                let read = match read {
-                    Ok(read) => read,
-                    Err(error) => {
-                        self.pass_over(error, out)?;
-                        continue;
+            match steps.pop_front() {
+                None => {
+                    steps = self.next_steps(&mut walk);
+                    if steps.is_empty() {
+                        return Ok(());
                     }
-                };
-                // A directory is sent, or the whole copy ends: files below one that was not sent had no place.
-                if read.found.is_dir() {
-                    self.visit(read, out)?;
-                    continue;
                 }
-                let first_name = (read.found.stat.links > 1).then(|| (read.found.stat.inode, read.found.path.clone()));
-                if let Err(error) = self.visit(read, out) {
-                    // A link must not refer to a file that was not sent.
-                    if let Some((inode, path)) = first_name
-                        && self.links.get(&inode) == Some(&path)
-                    {
-                        self.links.remove(&inode);
-                    }
-                    self.pass_over(error, out)?;
+                Some(Step::Read(read)) => self.send_read(read, out)?,
+                Some(Step::Failed(error)) => self.pass_over(error, out)?,
+                Some(found) => {
+                    steps.push_front(found);
+                    steps = self.read_steps(steps, out.wants_data());
                 }
             }
         }

@@ -10,12 +10,13 @@
 
 use super::Volume;
 use super::contents::Writer;
-use super::map::{Times, end_link, grow, next_link_with, remove_range, touch_contents};
+use super::map::{Times, end_link, grow, next_link, remove_range, touch_contents};
 use super::protected::check_unprotected;
 use crate::data::{self, BlockState, MAX_SIZE_BYTES};
 use crate::error::{Error, Result, caller};
 use crate::incore::ForkKind;
 use crate::inode::bmap;
+use crate::mount::BlockPool;
 use crate::space::{alloc, refcount};
 use crate::trans::{InoId, InodeFields, Transaction};
 use std::ops::Range;
@@ -261,9 +262,8 @@ fn share_span(tx: &mut Transaction, from: InoId, to: InoId, span: Span) -> Resul
 /// Shares the start of some blocks of the source, in a link of its own, or makes a hole as there is in the source.
 /// `place` is the target of the first. Returns where the rest begins.
 fn share_piece(tx: &mut Transaction, [from, to]: [InoId; 2], blocks: Range<u64>, place: FileBlock) -> Result<u64> {
-    // Whether blocks are shared is asked in their AG, and no other may be held. What is freed and what is shared may
-    // each make the reference counts grow.
-    next_link_with(tx, refcount::growth(&tx.mount().limits).into())?;
+    // Whether blocks are shared is asked in their AG, and no other may be held.
+    next_link(tx, BlockPool::Ordinary)?;
     let piece = data::piece(tx, from, blocks.start, blocks.end)?;
     if let BlockState::Shared(block) | BlockState::Written(block) = piece.state {
         let extent = Extent { file_block: place, block, count: piece.count(), unwritten: false };

@@ -277,8 +277,8 @@ impl Volume {
     ///
     /// # Errors
     /// `Io`, `Shutdown`; `NoSpace`, `Corrupt` of a file whose contents could not be written out and are lost, or of an
-    /// unlinked inode that could not be freed. All else is in the image. For an unlinked inode, unless it is damaged, the
-    /// log stays dirty, so that the next mount tries again, the kernel's too.
+    /// unlinked inode that could not be freed. All else is in the image. For an unlinked inode, unless it is damaged,
+    /// the log stays dirty, so that the next mount tries again, the kernel's too.
     pub fn unmount(self) -> caller::Result<()> {
         self.close_with(Mount::unmount)
     }

@@ -280,7 +280,7 @@ fn lock_step(tx: &mut Transaction, block: FsBlock, count: u32) -> Result<(Ag, Fr
 }
 
 /// Blocks that an AG's tree may grow by when the references of one extent change: a new record at each end of it.
-pub fn growth(limits: &Limits) -> u32 {
+fn growth(limits: &Limits) -> u32 {
     2 * limits.refcount_levels
 }
 

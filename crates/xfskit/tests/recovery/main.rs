@@ -4,7 +4,9 @@
 mod afterwards;
 mod again;
 mod alike;
+mod base;
 mod by_hand;
+mod chunks;
 mod device;
 mod formatted;
 mod kernel;
@@ -12,5 +14,6 @@ mod links;
 mod pieces;
 mod quota;
 mod quota_items;
+mod refused;
 mod replayed;
 mod workload;

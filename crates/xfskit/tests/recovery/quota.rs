@@ -17,8 +17,10 @@ const WORK: &str = "mount -o uquota,gquota,pquota /dev/ubda /mnt || exit 1; cd /
 /// Usage as the kernel accounts it, and as the files have it (but for root, who also has inodes without names); then
 /// the size of the filesystem.
 const REPORT: &str = "mount -o uquota,gquota,pquota /dev/ubda /mnt || exit 1; cd /mnt
-    xfs_quota -x -c 'report -n -N -u -b -i' /mnt | awk '$1 != \"#0\" && ($2 || $7) { print \"user\", $1, $2, $7 }' | sort
-    find . ! -uid 0 -printf '#%U %k\\n' | awk '{ k[$1] += $2; n[$1]++ } END { for (u in k) print \"user\", u, k[u], n[u] }' | sort | sed 's/^/found /'
+    xfs_quota -x -c 'report -n -N -u -b -i' /mnt |
+        awk '$1 != \"#0\" && ($2 || $7) { print \"user\", $1, $2, $7 }' | sort
+    find . ! -uid 0 -printf '#%U %k\\n' |
+        awk '{ k[$1] += $2; n[$1]++ } END { for (u in k) print \"user\", u, k[u], n[u] }' | sort | sed 's/^/found /'
     echo size $(stat -f -c %b /mnt)";
 
 fn report(reference: &Reference, image: &Path) -> Vec<String> {

@@ -62,23 +62,15 @@ fn from_inobt(tx: &mut Transaction, ag: InodeAg, near: Option<AgInode>) -> Resul
     let mut tree = ag_tree::<Inobt>(ag).cursor();
     let newest = AgInode(ag.agi(tx).newest.get());
     for place in near.into_iter().chain((newest != NULL_AG_INODE).then_some(newest)) {
-        let mut next = tree.lookup_le(tx, &place)?;
-        for _ in 0..NEIGHBOURS {
-            let Some(chunk) = next else { break };
-            if chunk.allocatable() != 0 {
-                tree.close(tx);
-                return Ok(Some(chunk));
-            }
-            next = tree.previous(tx)?;
+        let before = tree.lookup_le(tx, &place)?;
+        let mut found = among_neighbours(tx, &mut tree, before, Cursor::previous)?;
+        if found.is_none() {
+            let behind = tree.lookup_ge(tx, &place)?;
+            found = among_neighbours(tx, &mut tree, behind, Cursor::next)?;
         }
-        let mut next = tree.lookup_ge(tx, &place)?;
-        for _ in 0..NEIGHBOURS {
-            let Some(chunk) = next else { break };
-            if chunk.allocatable() != 0 {
-                tree.close(tx);
-                return Ok(Some(chunk));
-            }
-            next = tree.next(tx)?;
+        if found.is_some() {
+            tree.close(tx);
+            return Ok(found);
         }
     }
     let mut next = tree.first(tx)?;
@@ -88,4 +80,20 @@ fn from_inobt(tx: &mut Transaction, ag: InodeAg, near: Option<AgInode>) -> Resul
     }
     tree.close(tx);
     Ok(next)
+}
+
+/// The first chunk with a free inode among `next` and those to which `step` leads, of which a few are looked at.
+fn among_neighbours(
+    tx: &mut Transaction,
+    tree: &mut Cursor<AgTree<Inobt>>,
+    mut next: Option<InodeChunk>,
+    step: impl Fn(&mut Cursor<AgTree<Inobt>>, &mut Transaction) -> Result<Option<InodeChunk>>,
+) -> Result<Option<InodeChunk>> {
+    for _ in 0..NEIGHBOURS {
+        match next {
+            Some(chunk) if chunk.allocatable() == 0 => next = step(tree, tx)?,
+            found => return Ok(found),
+        }
+    }
+    Ok(None)
 }

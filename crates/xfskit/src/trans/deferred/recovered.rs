@@ -52,7 +52,8 @@ impl Origin {
                 let separator = if corruption.found.is_empty() { "" } else { "; " };
                 let (id, cycle, block) = (self.id, self.lsn.cycle(), self.lsn.block());
                 corruption.found += &format!(
-                    "{separator}while the journal's {name} intent {id:#x}, log cycle {cycle} block {block}, was finished"
+                    "{separator}while the journal's {name} intent {id:#x}, log cycle {cycle} block {block}, was \
+                     finished"
                 );
                 Error::Corrupt(corruption)
             }
