@@ -67,7 +67,8 @@ pub enum Then {
 pub struct ReplyLater(Option<Box<dyn FnOnce(Answer<()>) + Send>>);
 
 impl ReplyLater {
-    pub(crate) fn new(send: impl FnOnce(Answer<()>) + Send + 'static) -> Self {
+    /// A reply that `send` sends.
+    pub fn new(send: impl FnOnce(Answer<()>) + Send + 'static) -> Self {
         Self(Some(Box::new(send)))
     }
 

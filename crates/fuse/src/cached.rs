@@ -8,11 +8,17 @@
 //! A file leaves `contents` before what the kernel has is dropped. A read that was noted before that has locked its
 //! pages in the kernel, which waits for them before it drops them; one that comes later is noted again.
 //!
-//! Locking: one lock for all files, which nothing is done under.
+//! **Blocks.** The kernel asks for the blocks of a file after it has closed it, but not after an fsync; so the server
+//! tells it to, if they are others than it knows. `blocks` of a file are those of the last fsync, when the kernel was
+//! told to ask or knew them. An answer with another number takes them back, and the kernel learns of blocks from
+//! answers alone. So when the next fsync finds as many, the kernel knows or will ask.
+//!
+//! Locking: one lock for all files, below that of the filesystem ([`crate::server::Server::with`]): who holds this one
+//! never waits for that one.
 
 use parking_lot::RwLock;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Direct writes without a read or write through the cache after which what it has is dropped as a whole. Each drop
 /// costs a request for attributes and one for capabilities before the next write.
@@ -26,22 +32,35 @@ pub(crate) enum Drop {
     All,
 }
 
-#[derive(Debug, Default)]
+/// No file has so many blocks.
+const UNKNOWN: u64 = u64::MAX;
+
+#[derive(Debug)]
 struct File {
     /// 0 without contents; otherwise 1, and 1 for each direct write since the last use of the cache.
     contents: AtomicU32,
-    /// How many blocks it had when the kernel was told last, unless it may have got fewer since.
-    blocks: Option<u64>,
+    /// Blocks at the last fsync, or [`UNKNOWN`].
+    blocks: AtomicU64,
+}
+
+impl Default for File {
+    fn default() -> Self {
+        Self { contents: AtomicU32::new(0), blocks: AtomicU64::new(UNKNOWN) }
+    }
 }
 
 /// The files of which something is known.
 #[derive(Debug, Default)]
-pub(crate) struct CachedFiles(RwLock<HashMap<u64, File>>);
+pub(crate) struct CachedFiles {
+    files: RwLock<HashMap<u64, File>>,
+    /// Whether blocks of a file were ever noted.
+    has_blocks: AtomicBool,
+}
 
 impl CachedFiles {
     /// Notes that contents of a file may be in the cache from now on.
     pub(crate) fn note_contents(&self, node: u64) {
-        let is_noted = self.0.read().get(&node).is_some_and(|file| match file.contents.load(Ordering::Relaxed) {
+        let is_noted = self.files.read().get(&node).is_some_and(|file| match file.contents.load(Ordering::Relaxed) {
             0 => false,
             1 => true,
             _ => {
@@ -50,13 +69,13 @@ impl CachedFiles {
             }
         });
         if !is_noted {
-            self.0.write().entry(node).or_default().contents = AtomicU32::new(1);
+            self.files.write().entry(node).or_default().contents = AtomicU32::new(1);
         }
     }
 
     /// Notes a direct write that is done; what the kernel must drop before its reply.
     pub(crate) fn note_direct_write(&self, node: u64) -> Drop {
-        let files = self.0.read();
+        let files = self.files.read();
         let Some(file) = files.get(&node) else { return Drop::Nothing };
         let next = |count| match count {
             0 => None,
@@ -72,33 +91,35 @@ impl CachedFiles {
 
     /// Whether anything is known of a file.
     pub(crate) fn knows(&self, node: u64) -> bool {
-        self.0.read().contains_key(&node)
+        self.files.read().contains_key(&node)
     }
 
     /// Notes how many blocks a file has at an fsync; whether the kernel is to be told that it must ask for them.
-    ///
-    /// Between two calls blocks become more by writes alone, and the kernel asks itself after everything that takes
-    /// some away; then [`Self::note_fewer_blocks`] is called. So when they are as many as at the last call, they were
-    /// never others, and that many is what the kernel has been told or will be.
     pub(crate) fn note_blocks(&self, node: u64, blocks: u64) -> bool {
-        if self.0.read().get(&node).is_some_and(|file| file.blocks == Some(blocks)) {
-            return false;
+        let note = |file: &File| file.blocks.swap(blocks, Ordering::AcqRel) != blocks;
+        if let Some(file) = self.files.read().get(&node) {
+            return note(file);
         }
-        self.0.write().entry(node).or_default().blocks = Some(blocks);
-        true
+        self.has_blocks.store(true, Ordering::Release);
+        note(self.files.write().entry(node).or_default())
     }
 
-    /// A file may have fewer blocks now.
-    pub(crate) fn note_fewer_blocks(&self, node: u64) {
-        if self.knows(node) {
-            self.0.write().entry(node).and_modify(|file| file.blocks = None);
+    /// Notes that the kernel is told how many blocks a file has.
+    pub(crate) fn note_answer(&self, node: u64, blocks: u64) {
+        if !self.has_blocks.load(Ordering::Acquire) {
+            return;
+        }
+        if let Some(file) = self.files.read().get(&node)
+            && file.blocks.load(Ordering::Acquire) != blocks
+        {
+            file.blocks.store(UNKNOWN, Ordering::Release);
         }
     }
 
-    /// Called when the kernel has forgotten a file. `is_known`, called so that no other thread notes anything meanwhile:
-    /// it has looked it up again since.
+    /// Called when the kernel has forgotten a file. `is_known`: it has looked it up again since; it is called while no
+    /// other thread can note anything, and waits for no lock of the server.
     pub(crate) fn forget(&self, node: u64, is_known: impl FnOnce() -> bool) -> bool {
-        let mut files = self.0.write();
+        let mut files = self.files.write();
         let is_forgotten = !is_known();
         if is_forgotten {
             files.remove(&node);
@@ -130,7 +151,9 @@ mod tests {
     fn the_kernel_is_told_when_blocks_are_others() {
         let files = CachedFiles::default();
         assert_eq!([8, 8, 16, 16].map(|blocks| files.note_blocks(7, blocks)), [true, false, true, false]);
-        files.note_fewer_blocks(7);
+        files.note_answer(7, 16);
+        assert!(!files.note_blocks(7, 16));
+        files.note_answer(7, 24);
         assert_eq!([16, 16].map(|blocks| files.note_blocks(7, blocks)), [true, false]);
         assert_eq!(files.note_direct_write(7), Drop::Nothing);
     }

@@ -69,7 +69,13 @@ impl Handler {
 
     /// An entry of an inode to which the kernel now has one reference more.
     fn entry(&self, find: impl FnOnce(&Volume) -> Result<Stat>) -> Answer<Entry> {
-        self.with(|fs| counted(fs, find(fs)?)).map(|stat| entry(&stat))
+        self.with(|fs| counted(fs, find(fs)?)).map(|stat| entry(self.told(&stat)))
+    }
+
+    /// Attributes of which the kernel is told.
+    fn told<'s>(&self, stat: &'s Stat) -> &'s Stat {
+        self.server.cached.note_answer(stat.inode.0, stat.blocks);
+        stat
     }
 
     /// Makes the kernel forget an ACL that was changed under its on-disk name.
@@ -213,7 +219,7 @@ impl Filesystem for Handler {
         });
         match found {
             Ok(stat) if stat.inode == root => Ok(entry_of_root(&stat)),
-            Ok(stat) => Ok(entry(&stat)),
+            Ok(stat) => Ok(entry(self.told(&stat))),
             Err(Errno::NOENT) => Ok(absent()),
             Err(error) => Err(error),
         }
@@ -245,12 +251,12 @@ impl Filesystem for Handler {
             return Err(refusal);
         }
         let number = self.server.inode(node);
-        self.with(|fs| fs.stat(number)).map(|stat| attr(&stat))
+        self.with(|fs| fs.stat(number)).map(|stat| attr(self.told(&stat)))
     }
 
     fn statx(&self, node: u64) -> Answer<(Duration, RawStatx)> {
         let number = self.server.inode(node);
-        self.with(|fs| fs.stat(number)).map(|stat| (attr(&stat).valid, statx(&stat)))
+        self.with(|fs| fs.stat(number)).map(|stat| (attr(self.told(&stat)).valid, statx(&stat)))
     }
 
     fn setattr(&self, requester: &Requester, node: u64, change: &SetAttr) -> Answer<Attr> {
@@ -276,10 +282,7 @@ impl Filesystem for Handler {
             let stat = changed?;
             if dropped? { fs.stat(number) } else { Ok(stat) }
         });
-        if change.size.is_some() {
-            self.server.cached.note_fewer_blocks(node);
-        }
-        changed.map(|stat| attr(&stat))
+        changed.map(|stat| attr(self.told(&stat)))
     }
 
     fn readlink(&self, node: u64) -> Answer<Vec<u8>> {
@@ -318,7 +321,7 @@ impl Filesystem for Handler {
             made.into_raw();
             Ok(stat)
         });
-        made.map(|stat| (entry(&stat), opened(OpenFlags::empty())))
+        made.map(|stat| (entry(self.told(&stat)), opened(OpenFlags::empty())))
     }
 
     // The kernel has checked sticky directories, with the caller's capabilities, which the server does not know.
@@ -403,7 +406,7 @@ impl Filesystem for Handler {
 
     fn readdirplus(&self, node: u64, offset: u64, listing: &mut ListingPlus<'_>) -> Answer<()> {
         let dir = self.server.inode(node);
-        self.with(|fs| readdir::plus(fs, dir, offset, listing))
+        self.with(|fs| readdir::plus(fs, dir, offset, listing, |stat| entry(self.told(stat))))
     }
 
     fn statfs(&self) -> Answer<RawStatFs> {
@@ -453,7 +456,6 @@ impl Filesystem for Handler {
         }
         self.with(|fs| {
             fs.set_xattr(number, set.name, set.value, mode, &setter(fs, number, set, requester)?)?;
-            self.server.cached.note_fewer_blocks(node);
             self.forget_acl(node, set.name);
             Ok(())
         })
@@ -484,7 +486,6 @@ impl Filesystem for Handler {
         }
         self.with(|fs| {
             fs.remove_xattr(number, name, SetMode::Any, &owner(requester))?;
-            self.server.cached.note_fewer_blocks(node);
             self.forget_acl(node, name);
             Ok(())
         })
@@ -515,7 +516,6 @@ impl Filesystem for Handler {
                 TimeKeeper::Engine => fs.fallocate(number, offset, length, mode),
                 TimeKeeper::Kernel => fs.fallocate_keeping_times(number, offset, length, mode),
             };
-            self.server.cached.note_fewer_blocks(node);
             let changed = privileges::drop_after(fs, number, requester, changed);
             if changed.as_ref().map_or(true, |((), dropped)| *dropped) {
                 self.server.forget_attributes(node);
@@ -542,7 +542,6 @@ impl Filesystem for Handler {
             };
             // The server hears of no close, and none of these bytes come from the kernel's cache at one.
             fs.bring_out_if_cut(to);
-            self.server.cached.note_fewer_blocks(copy.to);
             let copied = privileges::drop_after(fs, to, requester, copied);
             if copied.as_ref().map_or(true, |(_, dropped)| *dropped) {
                 self.server.forget_attributes(copy.to);

@@ -1,9 +1,9 @@
 //! Listings of directories, with and without attributes.
 
-use crate::convert::{entry, mode_of_entry};
+use crate::convert::mode_of_entry;
 use std::ops::ControlFlow;
 use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{DirEntry, ReadAhead, Result, Volume};
+use xfskit::volume::{DirEntry, ReadAhead, Result, Stat, Volume};
 use xfskit_fuse_session::{Entry, Listed, Listing, ListingPlus, Room};
 
 /// Entries that are read from a directory before their inodes are read, so that the directory is not locked meanwhile.
@@ -25,7 +25,14 @@ pub(crate) fn plain(filesystem: &Volume, dir: InodeNumber, offset: u64, listing:
     })
 }
 
-pub(crate) fn plus(filesystem: &Volume, dir: InodeNumber, offset: u64, listing: &mut ListingPlus<'_>) -> Result<()> {
+/// As [`plain`], with what `tell` makes of the attributes for the kernel.
+pub(crate) fn plus(
+    filesystem: &Volume,
+    dir: InodeNumber,
+    offset: u64,
+    listing: &mut ListingPlus<'_>,
+    tell: impl Fn(&Stat) -> Entry,
+) -> Result<()> {
     let Ok(mut cookie) = u32::try_from(offset) else { return Ok(()) };
     let is_far = filesystem.requests_at_once() > 1;
     loop {
@@ -36,7 +43,7 @@ pub(crate) fn plus(filesystem: &Volume, dir: InodeNumber, offset: u64, listing: 
             filesystem.read_ahead(&ahead.iter().map(|entry| entry.inode).collect::<Vec<_>>(), ReadAhead::Inodes);
         }
         for entry in &batch {
-            if add(filesystem, entry, listing) == Room::Full {
+            if add(filesystem, entry, listing, &tell) == Room::Full {
                 return Ok(());
             }
         }
@@ -58,10 +65,10 @@ fn batch(filesystem: &Volume, dir: InodeNumber, cookie: u32, most: usize) -> Res
 
 /// Adds an entry with the attributes of its inode, which the kernel then caches as after a look-up. Of `.` and `..` it
 /// shows the numbers and caches nothing.
-fn add(filesystem: &Volume, found: &DirEntry, listing: &mut ListingPlus<'_>) -> Room {
+fn add(filesystem: &Volume, found: &DirEntry, listing: &mut ListingPlus<'_>, tell: impl Fn(&Stat) -> Entry) -> Room {
     let number = found.inode;
     let is_dot = found.name == b"." || found.name == b"..";
-    let known = if is_dot { None } else { referenced(filesystem, number) };
+    let known = if is_dot { None } else { referenced(filesystem, number, tell) };
     let listed = Listed {
         inode: number.0,
         next_offset: found.next_cookie.into(),
@@ -76,10 +83,10 @@ fn add(filesystem: &Volume, found: &DirEntry, listing: &mut ListingPlus<'_>) -> 
 }
 
 /// `None` for an inode that cannot be read; the listing shows its name all the same.
-fn referenced(filesystem: &Volume, number: InodeNumber) -> Option<Entry> {
+fn referenced(filesystem: &Volume, number: InodeNumber, tell: impl Fn(&Stat) -> Entry) -> Option<Entry> {
     filesystem.add_reference(number).ok()?;
     match filesystem.stat(number) {
-        Ok(stat) => Some(entry(&stat)),
+        Ok(stat) => Some(tell(&stat)),
         Err(_) => {
             drop_reference(filesystem, number);
             None

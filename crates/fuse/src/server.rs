@@ -132,14 +132,13 @@ impl Server {
 
     /// Called when the kernel has forgotten a file. It may have looked it up again since.
     pub(crate) fn forgotten(&self, node: u64) {
-        let number = self.inode(node);
-        let is_known = || self.with(|fs| Ok(fs.has_references(number))).unwrap_or(false);
         if self.refusals.lock().is_empty() && !self.cached.knows(node) {
             return;
         }
         // Who looks it up refers to it first, and notes what it has in its cache afterwards. A later file with this
         // number has neither refusals nor cached contents.
-        if self.cached.forget(node, is_known) {
+        let number = self.inode(node);
+        if self.with(|fs| Ok(self.cached.forget(node, || fs.has_references(number)))) == Ok(true) {
             self.take_refusal(node);
         }
     }

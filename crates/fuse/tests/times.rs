@@ -12,7 +12,7 @@ use std::io::{IoSlice, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -254,21 +254,38 @@ fn space_is_counted_as_it_is_taken_and_given_back() {
     fixture.judge(|_| ());
 }
 
+fn path_of(file: &File) -> PathBuf {
+    fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap()
+}
+
 /// Operations after which a file has as many blocks at an fsync as at the one before, and others in between.
 #[test]
 fn blocks_are_those_of_the_file_when_it_has_as_many_again() {
     type Take = fn(&File);
     const BLOCK: usize = 4096;
-    let takes: [(&str, Take); 3] = [
+    let takes: [(&str, Take); 4] = [
         ("truncate", |file| file.set_len(5 * BLOCK as u64).unwrap()),
         ("punch", |file| {
             let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             rustix::fs::fallocate(file, mode, 5 * BLOCK as u64, 5 * BLOCK as u64).unwrap();
         }),
+        // A write to a shared block needs one more until it is brought out.
+        ("shared", |file| {
+            let beside = File::create(path_of(file).with_extension("clone")).unwrap();
+            let copied = rustix::fs::copy_file_range(file, Some(&mut 0), &beside, Some(&mut 0), 10 * BLOCK).unwrap();
+            assert_eq!(copied, 10 * BLOCK);
+            file.sync_all().unwrap();
+            file.write_all_at(&[2; BLOCK], 0).unwrap();
+            // The contents reach the server when the file is closed, and the kernel asks for the blocks.
+            drop(File::open(path_of(file)).unwrap());
+            file.metadata().unwrap();
+            file.sync_data().unwrap();
+            assert_eq!(file.metadata().unwrap().blocks(), 10 * 8);
+        }),
         ("attribute", |file| {
             rustix::fs::fsetxattr(file, "user.large", &[1; 5 * BLOCK], XattrFlags::CREATE).unwrap();
             // The kernel asks for the blocks after a close.
-            drop(File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap());
+            drop(File::open(path_of(file)).unwrap());
             assert!(file.metadata().unwrap().blocks() > 10 * 8);
             rustix::fs::fremovexattr(file, "user.large").unwrap();
         }),

@@ -85,19 +85,23 @@ impl Volume {
     /// use xfskit_ondisk::InodeNumber;
     ///
     /// fn sync_all(volume: &Volume, files: &[InodeNumber]) -> xfskit::volume::Result<()> {
-    ///     let mut all: Option<SyncPoint> = None;
+    ///     let (mut all, mut begun) = (None::<SyncPoint>, Ok(()));
     ///     for file in files {
-    ///         let one = volume.begin_fsync(*file, SyncOf::All)?;
-    ///         all = Some(all.map_or(one, |all| all.and(one)));
+    ///         match volume.begin_fsync(*file, SyncOf::All) {
+    ///             Ok(point) => all = Some(all.map_or(point, |all| all.and(point))),
+    ///             // The others are made durable all the same.
+    ///             Err(error) => begun = Err(error),
+    ///         }
     ///     }
-    ///     all.map_or(Ok(()), |all| volume.await_durable(all))
+    ///     all.map_or(Ok(()), |all| volume.await_durable(all)).and(begun)
     /// }
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// As [`Self::fsync`]. Everything of the inode that could be brought out is durable then.
+    /// As [`Self::fsync`]. What could be brought out of the inode is durable then, unless the filesystem has shut down:
+    /// this has waited for it.
     pub fn begin_fsync(&self, inode: InodeNumber, what: SyncOf) -> caller::Result<SyncPoint> {
         self.mount.journal.check()?;
         if self.mount.options.read_only {
@@ -105,7 +109,9 @@ impl Volume {
         }
         let contents_alone = || SyncPoint { since: Some(self.mount.journal.flush_point()), ..SyncPoint::NOTHING };
         let Some(inode) = self.mount.inodes.find(inode) else { return Ok(contents_alone()) };
-        if what == SyncOf::Data && !inode.item().is_pinned() && inode.state_lock().read().is_settled() {
+        // In this order: a thread that settles the inode pins it before it gives the lock back.
+        let is_settled = what == SyncOf::Data && inode.state_lock().read().is_settled();
+        if is_settled && !inode.item().is_pinned() {
             return Ok(contents_alone());
         }
         // Before, so that it is remembered if another thread cuts the file meanwhile.
@@ -135,13 +141,13 @@ impl Volume {
         Ok(())
     }
 
-    /// Whether [`Self::begin_fsync`] of an inode returns soon: little of it waits in memory, and the device is near.
+    /// Whether [`Self::begin_fsync`] of an inode returns soon: little of it waits in memory, no other thread works on
+    /// it, and the device is near. Does not wait itself.
     pub fn is_fsync_soon_begun(&self, inode: InodeNumber) -> bool {
         let Some(inode) = self.mount.inodes.find(inode) else { return true };
-        let is_near = self.requests_at_once() == 1;
-        let state = inode.state_lock().read();
+        let Some(state) = inode.state_lock().try_read() else { return false };
         let dirty = state.dirty.as_ref().map_or(0, |dirty| dirty.count());
-        is_near && dirty << self.mount.geometry.block_log <= LITTLE_BYTES
+        self.requests_at_once() == 1 && dirty << self.mount.geometry.block_log <= LITTLE_BYTES
     }
 
     /// Whether each change of a file's contents is durable when the call returns (`chattr +S`).

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use xfskit::device::{BlockDevice, MemoryDevice};
 use xfskit::ondisk::{InodeNumber, Timestamp};
-use xfskit::volume::{Caller, MountOptions, NewFile, RenameFlags, SetMode, SyncOf, SyncPoint, Volume};
+use xfskit::volume::{Caller, MountOptions, NewFile, RenameFlags, SetAttr, SetMode, SyncOf, SyncPoint, Volume};
 use xfskit_mkfs::{Options, make};
 use xfskit_testkit::{kernel_mount, scratch};
 
@@ -30,6 +30,8 @@ enum Arrives {
 struct Gate {
     closed: bool,
     waiting: usize,
+    /// For writes of contents instead of flushes.
+    is_for_contents: bool,
 }
 
 /// A device that loses at a power cut what no flush covered, and can keep a flush waiting.
@@ -90,6 +92,21 @@ impl Device {
         self.gate.lock().unwrap().closed = true;
     }
 
+    /// Keeps those waiting that write contents, instead of those that flush.
+    fn close_gate_for_contents(&self) {
+        *self.gate.lock().unwrap() = Gate { closed: true, waiting: 0, is_for_contents: true };
+    }
+
+    fn pass(&self, has_contents: bool) {
+        let mut gate = self.gate.lock().unwrap();
+        if gate.is_for_contents == has_contents {
+            gate.waiting += 1;
+            self.moved.notify_all();
+            gate = self.moved.wait_while(gate, |gate| gate.closed).unwrap();
+            gate.waiting -= 1;
+        }
+    }
+
     fn open_gate(&self) {
         self.gate.lock().unwrap().closed = false;
         self.moved.notify_all();
@@ -131,6 +148,10 @@ impl BlockDevice for Device {
         let in_flight = unflushed.iter().filter(|(_, data)| is_record(data)).count();
         assert!(!is_record(data) || in_flight < 8, "recovery looks at the last eight records");
         unflushed.push((offset, data.to_vec()));
+        drop(unflushed);
+        if is_contents(data) {
+            self.pass(true);
+        }
         Ok(())
     }
 
@@ -150,12 +171,7 @@ impl BlockDevice for Device {
             *self.cut.lock().unwrap() = self.power_cut(Some(arrives));
         }
         let covered = self.unflushed.lock().unwrap().len();
-        let mut gate = self.gate.lock().unwrap();
-        gate.waiting += 1;
-        self.moved.notify_all();
-        gate = self.moved.wait_while(gate, |gate| gate.closed).unwrap();
-        gate.waiting -= 1;
-        drop(gate);
+        self.pass(false);
         let durable = self.durable.lock().unwrap();
         self.unflushed.lock().unwrap().drain(..covered).try_for_each(|(offset, data)| durable.write(offset, &data))
     }
@@ -323,6 +339,31 @@ fn those_that_come_during_a_flush_share_the_next() {
     });
     count.expect(&[("device_flushes", 2), ("device_flushes_shared", WRITERS - 1), ("checkpoints", 0)]);
     assert!(device.unflushed.lock().unwrap().is_empty());
+}
+
+/// The thread that brings the contents out has the file's lock while it writes them, and has committed nothing yet.
+#[test]
+fn a_sync_of_data_that_finds_them_on_their_way_waits_for_their_checkpoint() {
+    let device = Device::formatted();
+    let fs = open(&device);
+    let (file, other) = (durable_file(&fs, "file", b'A'), durable_file(&fs, "other", b'A'));
+    // The checkpoint with the file's new size is durable, by the fsync of another file.
+    fs.set_attr(file, &SetAttr { size: Some(0), ..SetAttr::default() }, &Caller::root()).unwrap();
+    fs.set_xattr(other, b"user.a", b"value", SetMode::Any, &Caller::root()).unwrap();
+    fs.fsync(other).unwrap();
+    fs.append(file, &[b'B'; BLOCK]).unwrap();
+    device.close_gate_for_contents();
+    std::thread::scope(|scope| {
+        scope.spawn(|| fs.finish_writing(file));
+        device.wait_until_one_flushes();
+        let syncs = scope.spawn(|| fs.fdatasync(file).unwrap());
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!syncs.is_finished());
+        device.open_gate();
+        syncs.join().unwrap();
+        let left = files(&device.power_cut(None));
+        assert!(contents(&left, "file") == Some(&[b'B'; BLOCK][..]), "the checkpoint was not waited for");
+    });
 }
 
 /// Files whose contents are in blocks that they had, in new ones, and in none; and a file of which only times changed.
