@@ -78,11 +78,28 @@ where
             }
         }
     };
+    in_threads(threads, name, run);
+}
+
+/// Calls `run` in so many threads, one of which is the caller's; in fewer if the system has no more.
+#[cfg(not(shuttle))]
+fn in_threads(threads: usize, name: &str, run: impl Fn() + Copy + Send) {
     std::thread::scope(|scope| {
         for _ in 1..threads {
             if std::thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, run).is_err() {
                 break;
             }
+        }
+        run();
+    });
+}
+
+/// The same in threads of a model, whose schedule decides which of them goes on.
+#[cfg(shuttle)]
+fn in_threads(threads: usize, _: &str, run: impl Fn() + Copy + Send) {
+    xfskit_model_sync::thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(run);
         }
         run();
     });

@@ -18,6 +18,7 @@ pub struct Device {
     state: Mutex<State>,
     turns: AtomicU64,
     watch: OnceLock<Watch>,
+    requests_at_once: usize,
 }
 
 #[derive(Clone, Default)]
@@ -38,12 +39,17 @@ impl State {
 
 impl Device {
     pub fn new(base: &Arc<Vec<u8>>) -> Arc<Self> {
-        Self::with_state(base, State::default())
+        Self::far(base, 1)
     }
 
-    fn with_state(base: &Arc<Vec<u8>>, state: State) -> Arc<Self> {
+    /// A device that says that it takes so many requests at a time.
+    pub fn far(base: &Arc<Vec<u8>>, requests_at_once: usize) -> Arc<Self> {
+        Self::with_state(base, State::default(), requests_at_once)
+    }
+
+    fn with_state(base: &Arc<Vec<u8>>, state: State, requests_at_once: usize) -> Arc<Self> {
         let (state, turns, watch) = (Mutex::new(state), AtomicU64::new(0), OnceLock::new());
-        Arc::new(Self { base: Arc::clone(base), state, turns, watch })
+        Arc::new(Self { base: Arc::clone(base), state, turns, watch, requests_at_once })
     }
 
     /// Shows every write to `watch` before it is done.
@@ -60,7 +66,7 @@ impl Device {
                 State::write(&mut state.durable, offset, &data);
             }
         }
-        Self::with_state(&self.base, state)
+        Self::with_state(&self.base, state, self.requests_at_once)
     }
 
     /// Whether the durable part of the log, which lies in a range of offsets, contains a text. A record's sectors begin
@@ -109,6 +115,10 @@ impl Device {
 impl BlockDevice for Device {
     fn size_bytes(&self) -> u64 {
         self.base.len() as u64
+    }
+
+    fn requests_at_once(&self) -> usize {
+        self.requests_at_once
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
