@@ -28,8 +28,21 @@ struct Scene {
     fs: Volume,
     device: Arc<Device>,
     files: Vec<InodeNumber>,
+    seen: Arc<Seen>,
+}
+
+/// What the power cuts met.
+#[derive(Default)]
+struct Seen {
     progress: Mutex<Progress>,
     cuts: Mutex<Vec<(Arc<Device>, Progress)>>,
+}
+
+impl Seen {
+    fn cut(&self, left: Arc<Device>) {
+        let at = *self.progress.lock().unwrap();
+        self.cuts.lock().unwrap().push((left, at));
+    }
 }
 
 fn name_of(file: usize) -> Vec<u8> {
@@ -57,18 +70,25 @@ impl Scene {
         let make = |file| fs.create(fs.root(), &name_of(file), &NewFile::file(0o644), &Caller::root()).unwrap().inode;
         let files = (0..FILES).map(make).collect();
         fs.sync().unwrap();
-        Self { fs, device, files, progress: Mutex::default(), cuts: Mutex::default() }
+        let seen = Arc::new(Seen::default());
+        // Most is in doubt before a flush: records, and perhaps what they rely on.
+        let at_flush = Arc::clone(&seen);
+        device.watch_flush(Box::new(move |device| {
+            if below(2) == 0 {
+                at_flush.cut(device.power_cut_losing_one());
+            }
+        }));
+        Self { fs, device, files, seen }
     }
 
     fn cut(&self) {
-        let at = *self.progress.lock().unwrap();
-        self.cuts.lock().unwrap().push((self.device.power_cut(), at));
+        self.seen.cut(self.device.power_cut());
     }
 
     /// In each round every file gets a block at its end, which waits in memory until the files are written out.
     fn write(&self) {
         for round in 1..=ROUNDS {
-            self.progress.lock().unwrap().begun = round;
+            self.seen.progress.lock().unwrap().begun = round;
             for (number, file) in self.files.iter().enumerate() {
                 let at = ((round - 1) * BLOCK) as u64;
                 self.fs.write_at(*file, at, &[byte_of(number, round); BLOCK]).unwrap();
@@ -81,7 +101,7 @@ impl Scene {
                 continue;
             }
             self.fs.sync().unwrap();
-            let mut progress = self.progress.lock().unwrap();
+            let mut progress = self.seen.progress.lock().unwrap();
             progress.durable = round;
             drop(progress);
             if below(3) == 0 {
@@ -150,10 +170,11 @@ fn model() {
             scene.cut();
         });
     });
-    let Scene { fs, device, cuts, .. } = scene;
+    let Scene { fs, device, seen, .. } = scene;
     fs.sync().unwrap();
     judge(&device.power_cut(), &Progress { begun: ROUNDS, durable: ROUNDS });
-    for (device, at) in cuts.into_inner().unwrap() {
+    let cuts = std::mem::take(&mut *seen.cuts.lock().unwrap());
+    for (device, at) in cuts {
         judge(&device, &at);
     }
     close(fs, &device);
@@ -162,5 +183,5 @@ fn model() {
 #[test]
 fn what_several_requests_wrote_survives_a_power_cut() {
     LazyLock::force(&IMAGE);
-    explore("far", 200, model);
+    explore("far", 800, model);
 }
