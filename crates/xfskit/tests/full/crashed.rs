@@ -20,17 +20,27 @@ fn make(fs: &Volume, name: &str) -> InodeNumber {
 }
 
 /// Takes all blocks that write-outs may take: conversions of preallocated blocks make the map of the file as large as
-/// the reserve pool.
-fn empty_reserve(fs: &Volume, filler: InodeNumber) {
-    fill(fs, filler);
+/// the reserve pool. What waits in memory keeps blocks, so the image is opened again, and as little as can be waits.
+fn empty_reserve(image: &Image, fs: Volume, filler: InodeNumber) -> Volume {
+    fill(&fs, filler);
     let size = fs.stat(filler).unwrap().size;
     let failed = (0..size).step_by(2048).find_map(|at| fs.write_at(filler, at, &[7; 1024]).err());
     assert!(matches!(failed, Some(Error::NoSpace)), "the case that is meant: {failed:?}");
     assert!(matches!(fs.sync(), Err(Error::NoSpace)), "what is behind that cannot be written out either");
-    // Less than a write-out, or a step of the removal, reserves.
+    drop(fs);
+    let fs = image.open_with(by_intents());
+    let behind = (0..size / 2048).rev().map(|number| number * 2048);
+    let failed = behind.enumerate().find_map(|(count, at)| {
+        let written = fs.write_at(filler, at, &[7; 1024]);
+        if count % 16 == 15 { written.and_then(|_| fs.fsync(filler)).err() } else { written.map(drop).err() }
+    });
+    assert!(matches!(failed, Some(Error::NoSpace)), "{failed:?}");
+    drop(fs);
+    let fs = image.open_with(by_intents());
     let left = (0..).take_while(|_| fs.mount().space.reserve_blocks(1, BlockPool::Reserve)).count();
-    assert!(left < 40, "{left} blocks of the reserve pool are left");
+    assert!(left < 40, "{left} blocks of the reserve pool are left, and a write-out could begin");
     fs.mount().space.give_back_blocks(left as u64);
+    fs
 }
 
 /// What the kernel finds in a copy of the image, which it recovers. Nothing without a kernel.
@@ -61,7 +71,7 @@ fn cut_off_removal(arguments: &[(char, &str)], name: &str) -> Image {
     let fs = image.open_with(by_intents());
     let (file, filler) = (make(&fs, "file"), make(&fs, "filler"));
     set_attributes(&fs, file);
-    empty_reserve(&fs, filler);
+    let fs = empty_reserve(&image, fs, filler);
     fs.mount().error_tags.arm(LARP, 1);
     fs.remove_xattr(file, name.as_bytes(), SetMode::Any, &Caller::root()).unwrap_err();
     fs.mount().journal.check().unwrap_err();
