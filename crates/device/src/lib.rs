@@ -18,7 +18,7 @@ mod memory;
 mod overlay;
 mod sysfs;
 
-pub use at_once::at_once;
+pub use at_once::{at_once, in_order};
 pub use file::{Access, FileDevice, InUse, Names, OpenError};
 pub use holders::{Holder, share_storage, unescape};
 pub use memory::MemoryDevice;

@@ -38,6 +38,7 @@ struct State {
     refused: Refused,
     lower: Option<Arc<dyn Lower>>,
     writes_durably: bool,
+    requests_at_once: usize,
 }
 
 /// The device.
@@ -61,6 +62,7 @@ impl SimDevice {
                 refused: Refused::default(),
                 lower: None,
                 writes_durably: false,
+                requests_at_once: 1,
             }),
         }
     }
@@ -94,6 +96,11 @@ impl SimDevice {
     /// From here on the device makes writes durable that ask for it, as one with forced unit access does.
     pub fn write_durably_from_here(&self) {
         self.state().writes_durably = true;
+    }
+
+    /// From here on the device says how many requests it wants at a time: more than one where each takes long.
+    pub fn want_requests(&self, at_once: usize) {
+        self.state().requests_at_once = at_once;
     }
 
     /// From here on, all that is written is also written to `lower`, which lies below this device.
@@ -249,6 +256,10 @@ impl BlockDevice for SimDevice {
 
     fn writes_durably(&self) -> bool {
         self.state().writes_durably
+    }
+
+    fn requests_at_once(&self) -> usize {
+        self.state().requests_at_once
     }
 
     fn write_durably(&self, offset: u64, data: &[u8]) -> io::Result<()> {

@@ -5,6 +5,7 @@ use crate::bounds::Bounds;
 use crate::contents::Contents;
 use crate::device::{Fault, SimDevice};
 use crate::events::Event;
+use crate::far::by_seed;
 use crate::observed::Observed;
 use crate::pages::{PAGE_BYTES, Pages, SECTOR_BYTES, is_shared_zero, page_of};
 use crate::recording::Recording;
@@ -64,6 +65,7 @@ impl Crashed {
 
 /// Opens what a cut left, which recovers it, with the options of the run, but without `wsync`.
 fn reopen(recording: &Recording, device: &Arc<SimDevice>) -> Result<Volume, Error> {
+    device.want_requests(recording.distance.requests_at_once());
     let options = MountOptions { wsync: false, ..recording.options.clone() };
     Volume::open_in(Arc::clone(device) as _, None, options, Arc::new(SeededEnvironment::new(1)))
 }
@@ -72,7 +74,7 @@ fn reopen(recording: &Recording, device: &Arc<SimDevice>) -> Result<Volume, Erro
 /// model's after one of the operations within `bounds`, and every file must be as its versions allow.
 pub fn judge(recording: &Recording, state: &Crashed, bounds: &Bounds, check: bool) -> Verdict {
     let device = state.device();
-    match without_panic(|| recover(recording, &device, check)) {
+    match in_order(|| recover(recording, &device, check)) {
         Err(fault) => Verdict { digest: 0, fault: Some(fault) },
         Ok(Recovered { lines, inodes, notes }) => {
             let found = digest(&lines);
@@ -95,6 +97,11 @@ pub fn judge(recording: &Recording, state: &Crashed, bounds: &Bounds, check: boo
 /// The operations within `bounds` after which the tree had the digest `found`.
 fn operations_with(recording: &Recording, found: u64, bounds: &Bounds) -> Vec<usize> {
     (bounds.acknowledged..=bounds.begun).filter(|operation| recording.digests[*operation] == found).collect()
+}
+
+/// As [`without_panic`], in the order in which work on a far device is always done.
+fn in_order<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    without_panic(|| by_seed(1, work).0)
 }
 
 /// Does `work`; a panic becomes an error.
@@ -154,7 +161,7 @@ pub fn judge_lie(recording: &Recording, state: &Crashed, bounds: &Bounds, lie: L
         Lie::Sector(wanted, got) => (Fault::Misdirect(wanted, got), wanted * SECTOR_BYTES as u64),
     };
     device.set_fault(Some(fault));
-    match without_panic(|| Ok(read_lying(recording, &device))) {
+    match in_order(|| Ok(read_lying(recording, &device))) {
         Err(panic) => Verdict { digest: 0, fault: Some(panic) },
         Ok(None) => Verdict::default(),
         Ok(Some(lines)) => {
@@ -175,7 +182,7 @@ pub fn judge_lie(recording: &Recording, state: &Crashed, bounds: &Bounds, lie: L
 pub fn judge_with_bad_place(recording: &Recording, state: &Crashed, bounds: &Bounds, place: BadPlace) -> Verdict {
     let device = state.device();
     device.set_fault(Some(Fault::BadPlace(BadPlace { from: 0, ..place })));
-    match without_panic(|| Ok(read_lying(recording, &device))) {
+    match in_order(|| Ok(read_lying(recording, &device))) {
         Err(panic) => return Verdict { digest: 0, fault: Some(panic) },
         Ok(Some(lines)) if operations_with(recording, digest(&lines), bounds).is_empty() => {
             let fault = format!("with the bad place, {}", describe_difference(recording, &lines, bounds));
@@ -191,7 +198,7 @@ pub fn judge_with_bad_place(recording: &Recording, state: &Crashed, bounds: &Bou
 fn is_recovered(recording: &Recording, state: &Crashed, offset: u64) -> bool {
     let device = state.device();
     device.start_record();
-    drop(reopen(recording, &device));
+    drop(by_seed(1, || reopen(recording, &device)));
     device.take_record().iter().any(|event| match event {
         Event::Write(start, bytes) => (*start..*start + bytes.len() as u64).contains(&offset),
         _ => false,
@@ -247,6 +254,8 @@ fn recover(recording: &Recording, device: &Arc<SimDevice>, check: bool) -> Resul
 
 /// Checks an image that was unmounted cleanly; returns what the check noted.
 fn check_image(device: &Arc<SimDevice>) -> Result<Vec<String>, String> {
+    // The check has threads of its own for a far device.
+    device.want_requests(1);
     let options = CheckOptions { threads: 1, most_faults: 20 };
     let report =
         xfskit_check::check(Arc::clone(device) as _, None, &options, &Quiet).map_err(|e| format!("check: {e}"))?;

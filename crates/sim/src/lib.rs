@@ -7,8 +7,9 @@
 //!                   ├▶ tree = model after some operation since the last acknowledged one
 //!                   └▶ work goes on, and the power fails again
 //! ```
-//! A run is single-threaded and a function of its workload and seed; a state is a function of its run and its cut. So
-//! one line names a failure and replays it. `docs/design/simulator.md` says what is explored and what counts as right.
+//! A run has one thread, also where the engine would have several, and is a function of its workload and seed; a state
+//! is a function of its run and its cut. So one line names a failure and replays it. `docs/design/simulator.md` says
+//! what is explored and what counts as right.
 #![forbid(unsafe_code)]
 
 mod bad_place;
@@ -22,6 +23,7 @@ mod cut;
 mod device;
 mod events;
 mod explore;
+mod far;
 mod faults;
 mod image;
 mod judge;
@@ -49,6 +51,7 @@ pub use cut::{Choice, Cut};
 pub use device::{Fault, SimDevice};
 pub use events::{DurableParts, Event};
 pub use explore::{DeviceFault, Failure, Plan, Tally, explore, replay};
+pub use far::{Distance, Together};
 pub use faults::{bad_place, explore_bad_places, explore_failing, explore_lies, explore_tags};
 pub use judge::{Crashed, Lie};
 pub use pages::Pages;

@@ -4,7 +4,7 @@ use crate::contents::Contents;
 use crate::times::Times;
 use crate::tree::{Described, Digested, Settings, Tree};
 use std::cell::RefCell;
-use xfskit::volume::{Error, Stat, Volume};
+use xfskit::volume::{Error, ReadAhead, Stat, Volume};
 use xfskit_ondisk::InodeNumber;
 use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_SYMLINK, MODE_TYPE, flags, flags2};
 
@@ -94,7 +94,10 @@ impl Tree for Observed<'_> {
         match stat.mode() & MODE_TYPE {
             MODE_DIR => {
                 let dots = |name: &[u8]| name == b"." || name == b"..";
-                let entries = fs.list_dir(inode)?.into_iter().filter(|entry| !dots(&entry.name));
+                let listed = fs.list_dir(inode)?;
+                let inodes: Vec<_> = listed.iter().map(|entry| entry.inode).collect();
+                fs.read_ahead(&inodes, ReadAhead::Listings);
+                let entries = listed.into_iter().filter(|entry| !dots(&entry.name));
                 described.entries = entries.map(|entry| (entry.name.to_vec(), entry.inode.0)).collect();
                 described.entries.sort();
             }

@@ -11,6 +11,7 @@ use crate::contents::Contents;
 use crate::crash::crash;
 use crate::cut::{Choice, Cut};
 use crate::events::Event;
+use crate::far::{Together, by_seed};
 use crate::judge::{Crashed, Verdict, judge, without_panic};
 use crate::model::Model;
 use crate::observed::Observed;
@@ -43,7 +44,8 @@ pub fn judge_later(recording: &Recording, first: Cut, state: Crashed, later: Lat
     let (mut state, mut before, mut cuts, mut history) = (state, None, vec![first], String::new());
     loop {
         let last = cuts[cuts.len() - 1];
-        let after = match without_panic(|| live_on(before.as_ref().unwrap_or(recording), &state, last)) {
+        let go_on = || live_on(before.as_ref().unwrap_or(recording), &state, last);
+        let after = match without_panic(|| by_seed(seed_of(last), go_on).0) {
             Ok((after, transcript)) => {
                 transcript.iter().for_each(|line| history += &format!("\nafter {last}, {line}"));
                 after
@@ -93,6 +95,7 @@ fn seed_of(cut: Cut) -> u64 {
 /// words.
 fn live_on(recording: &Recording, state: &Crashed, cut: Cut) -> Result<(Recording, Vec<String>), String> {
     let device = state.device();
+    device.want_requests(recording.distance.requests_at_once());
     device.start_record();
     let seed = seed_of(cut);
     let (options, clock) = (recording.options.clone(), Arc::new(Clock::new()));
@@ -120,6 +123,8 @@ fn live_on(recording: &Recording, state: &Crashed, cut: Cut) -> Result<(Recordin
         histories: history.histories,
         options: recording.options.clone(),
         log: recording.log.clone(),
+        distance: recording.distance,
+        together: Together::new(),
     };
     Ok((recording, history.transcript))
 }

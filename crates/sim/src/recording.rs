@@ -6,6 +6,7 @@ use crate::clock::{Clock, World};
 use crate::contents::Histories;
 use crate::device::{Fault, SimDevice};
 use crate::events::Event;
+use crate::far::{Distance, Together, by_seed};
 use crate::image::{has_past, make_image};
 use crate::model::Model;
 use crate::observed::Observed;
@@ -37,6 +38,10 @@ pub struct Recording {
     pub options: MountOptions,
     /// Where the log lies on the device.
     pub log: Range<u64>,
+    /// How far the device is.
+    pub distance: Distance,
+    /// What was done at the same time.
+    pub together: Together,
 }
 
 /// Seeds, modulo 16, whose runs give freed space back. They are none of those whose states `tests/regressions.rs`
@@ -91,6 +96,17 @@ pub fn record_on(
     run_options: RunOptions,
     lower: Option<MakeLower<'_>>,
 ) -> Result<(Recording, Vec<String>), String> {
+    let (recorded, together) = by_seed(seed, || record_in_order(workload, seed, run_options, lower));
+    let (recording, transcript) = recorded?;
+    Ok((Recording { together, ..recording }, transcript))
+}
+
+fn record_in_order(
+    workload: &Workload,
+    seed: u64,
+    run_options: RunOptions,
+    lower: Option<MakeLower<'_>>,
+) -> Result<(Recording, Vec<String>), String> {
     let mut random = Random::new(seed);
     let shape = (workload.shape)(&mut random);
     let text = |stop| match stop {
@@ -104,6 +120,8 @@ pub fn record_on(
     if Random::new(seed ^ 0x0066_7561).one_in(2) {
         device.write_durably_from_here();
     }
+    let distance = (workload.distance)(seed);
+    device.want_requests(distance.requests_at_once());
     device.start_record();
     if let Some(make) = lower {
         device.lie_on(make(size_bytes, &base));
@@ -126,6 +144,8 @@ pub fn record_on(
         histories: history.histories,
         options: MountOptions { error_tags: Vec::new(), ..options.clone() },
         log,
+        distance,
+        together: Together::new(),
     };
     let clock = Arc::new(Clock::new());
     let env = Arc::new(World::new(seed, &clock));

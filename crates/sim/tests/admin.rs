@@ -96,6 +96,8 @@ fn recording(base: Arc<Pages>, events: Vec<Event>, log: std::ops::Range<u64>) ->
         histories: Default::default(),
         options: MountOptions::default(),
         log,
+        distance: Default::default(),
+        together: Default::default(),
     }
 }
 

@@ -144,6 +144,15 @@ impl ErrorTags {
         self.any.store(true, Ordering::Release);
     }
 
+    /// As [`Self::arm`]; a place that is armed already fails once more, after the times that it was going to.
+    pub fn arm_also(&self, tag: &'static str, nth: u32) {
+        if let Some(armed) = self.armed.lock().get_mut(tag) {
+            armed.failures += 1;
+            return;
+        }
+        self.arm(tag, nth);
+    }
+
     /// Whether the place called `tag` must fail now. Costs one load while nothing is armed.
     #[inline]
     pub fn strikes(&self, tag: &'static str) -> bool {

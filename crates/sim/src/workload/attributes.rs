@@ -2,6 +2,7 @@
 
 use super::common::{Workload, varied};
 use super::settings;
+use crate::far::Distance;
 use crate::node::{Name, Value};
 use crate::node::{NodeId, ROOT};
 use crate::operation::Operation;
@@ -13,6 +14,7 @@ pub const WORKLOAD: Workload = Workload {
     name: "attributes",
     about: "attributes from none to a btree of leaves with remote values, and back",
     share: 1,
+    distance: Distance::of,
     shape: varied,
     run,
 };

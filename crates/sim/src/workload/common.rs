@@ -1,5 +1,6 @@
 //! What workloads share: the form of one, images whose shape varies, and steps that several take.
 
+use crate::far::Distance;
 use crate::image::Shape;
 use crate::node::{Name, NodeId, ROOT};
 use crate::operation::Operation;
@@ -16,6 +17,8 @@ pub struct Workload {
     pub about: &'static str,
     /// A campaign divides the number of states to explore of a run by this.
     pub share: u64,
+    /// How far the device of a seed is.
+    pub distance: fn(u64) -> Distance,
     /// The image that it works on.
     pub shape: fn(&mut Random) -> Shape,
     /// The work.

@@ -2,6 +2,7 @@
 
 use super::common::{Workload, varied};
 use super::settings;
+use crate::far::Distance;
 use crate::node::is_dir;
 use crate::node::{NodeId, ROOT};
 use crate::operation::Operation;
@@ -13,6 +14,7 @@ pub const WORKLOAD: Workload = Workload {
     name: "contents",
     about: "files that are written, truncated, allocated, punched, collapsed, shared, copied",
     share: 1,
+    distance: Distance::of,
     shape: varied,
     run,
 };

@@ -2,6 +2,7 @@
 //! again.
 
 use super::common::{Workload, varied};
+use crate::far::Distance;
 use crate::node::ROOT;
 use crate::operation::Operation;
 use crate::run::Run;
@@ -11,6 +12,7 @@ pub const WORKLOAD: Workload = Workload {
     name: "directories",
     about: "a directory from the inode to several index blocks, and back",
     share: 1,
+    distance: Distance::of,
     shape: varied,
     run,
 };

@@ -2,6 +2,7 @@
 
 use super::common::Workload;
 use super::contents;
+use crate::far::Distance;
 use crate::image::Shape;
 use crate::node::{NodeId, ROOT};
 use crate::operation::Operation;
@@ -14,6 +15,7 @@ pub const WORKLOAD: Workload = Workload {
     name: "extents",
     about: "a map from a list to a tree and back, with collapse and insert",
     share: 1,
+    distance: Distance::of,
     shape,
     run,
 };

@@ -2,12 +2,19 @@
 
 use super::common::Workload;
 use super::no_space;
+use crate::far::Distance;
 use crate::node::ROOT;
 use crate::run::Run;
 use crate::stop::Stop;
 
-pub const WORKLOAD: Workload =
-    Workload { name: "full", about: "a small image that is full", share: 1, shape: no_space::shape, run };
+pub const WORKLOAD: Workload = Workload {
+    name: "full",
+    about: "a small image that is full",
+    share: 1,
+    distance: Distance::of,
+    shape: no_space::shape,
+    run,
+};
 
 /// Free blocks when the work begins.
 const BLOCKS_LEFT: u64 = 60;

@@ -2,6 +2,7 @@
 
 use super::common::Workload;
 use super::{contents, no_space};
+use crate::far::Distance;
 use crate::node::ROOT;
 use crate::operation::Operation;
 use crate::run::Run;
@@ -11,6 +12,7 @@ pub const WORKLOAD: Workload = Workload {
     name: "full-contents",
     about: "a small image that is full, and files that are written",
     share: 1,
+    distance: Distance::of,
     shape: no_space::shape,
     run,
 };

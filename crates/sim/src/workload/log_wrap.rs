@@ -2,6 +2,7 @@
 
 use super::attributes;
 use super::common::Workload;
+use crate::far::Distance;
 use crate::image::Shape;
 use crate::node::ROOT;
 use crate::operation::Operation;
@@ -9,8 +10,14 @@ use crate::random::Random;
 use crate::run::Run;
 use crate::stop::Stop;
 
-pub const WORKLOAD: Workload =
-    Workload { name: "log-wrap", about: "the smallest log, around many times", share: 1, shape, run };
+pub const WORKLOAD: Workload = Workload {
+    name: "log-wrap",
+    about: "the smallest log, around many times",
+    share: 1,
+    distance: Distance::of,
+    shape,
+    run,
+};
 
 fn shape(random: &mut Random) -> Shape {
     let stripe = ["su=4096", "su=32768", "sunit=0"][random.below(3)];

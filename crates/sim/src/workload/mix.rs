@@ -2,6 +2,7 @@
 
 use super::common::{Workload, varied};
 use super::{attributes, contents, renames, settings};
+use crate::far::Distance;
 use crate::node::ROOT;
 use crate::node::is_dir;
 use crate::operation::Operation;
@@ -9,7 +10,7 @@ use crate::run::Run;
 use crate::stop::Stop;
 
 pub const WORKLOAD: Workload =
-    Workload { name: "mix", about: "everything, in any order", share: 1, shape: varied, run };
+    Workload { name: "mix", about: "everything, in any order", share: 1, distance: Distance::of, shape: varied, run };
 
 fn run(run: &mut Run) -> Result<(), Stop> {
     for _ in 0..300 {

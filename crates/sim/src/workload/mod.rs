@@ -8,6 +8,7 @@ mod extents;
 mod full;
 mod full_contents;
 mod log_wrap;
+mod many_files;
 mod mix;
 mod no_space;
 mod renames;
@@ -36,6 +37,7 @@ pub static WORKLOADS: &[Workload] = &[
     extents::WORKLOAD,
     full_contents::WORKLOAD,
     replacements::WORKLOAD,
+    many_files::WORKLOAD,
 ];
 
 /// The workload of a name.

@@ -2,6 +2,7 @@
 
 use super::attributes;
 use super::common::Workload;
+use crate::far::Distance;
 use crate::image::Shape;
 use crate::node::ROOT;
 use crate::node::Value;
@@ -13,8 +14,14 @@ use crate::stop::Stop;
 /// A state takes thirty times as long as those of other workloads, because all values are read and checked.
 const SHARE: u64 = 64;
 
-pub const WORKLOAD: Workload =
-    Workload { name: "no-space", about: "a small image that is full of values", share: SHARE, shape, run };
+pub const WORKLOAD: Workload = Workload {
+    name: "no-space",
+    about: "a small image that is full of values",
+    share: SHARE,
+    distance: Distance::of,
+    shape,
+    run,
+};
 
 pub(super) fn shape(random: &mut Random) -> Shape {
     let (mib, agcount) = [(20, "agcount=1"), (33, "agcount=2")][random.below(2)];

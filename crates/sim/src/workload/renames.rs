@@ -2,6 +2,7 @@
 
 use super::attributes;
 use super::common::{Workload, varied};
+use crate::far::Distance;
 use crate::node::{Name, is_dir};
 use crate::node::{NodeId, ROOT};
 use crate::operation::Operation;
@@ -13,6 +14,7 @@ pub const WORKLOAD: Workload = Workload {
     name: "renames",
     about: "renames, exchanges, whiteouts and links with parent pointers in every combination of forms",
     share: 1,
+    distance: Distance::of,
     shape: varied,
     run,
 };

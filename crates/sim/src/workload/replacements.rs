@@ -3,6 +3,7 @@
 
 use super::common::{Workload, varied};
 use super::contents::{append, write};
+use crate::far::Distance;
 use crate::node::Name;
 use crate::node::ROOT;
 use crate::operation::Operation;
@@ -14,6 +15,7 @@ pub const WORKLOAD: Workload = Workload {
     name: "replacements",
     about: "files that are written and take the names of others: their contents come with the name",
     share: 1,
+    distance: Distance::of,
     shape: varied,
     run,
 };

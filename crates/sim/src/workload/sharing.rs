@@ -2,6 +2,7 @@
 
 use super::common::{Workload, varied};
 use super::contents;
+use crate::far::Distance;
 use crate::node::{NodeId, ROOT};
 use crate::operation::Operation;
 use crate::run::Run;
@@ -11,6 +12,7 @@ pub const WORKLOAD: Workload = Workload {
     name: "sharing",
     about: "files that share blocks: copy on write, truncate, unlink",
     share: 1,
+    distance: Distance::of,
     shape: varied,
     run,
 };

@@ -2,6 +2,7 @@
 
 use super::attributes;
 use super::common::{Workload, varied};
+use crate::far::Distance;
 use crate::node::ROOT;
 use crate::node::is_dir;
 use crate::operation::Operation;
@@ -12,6 +13,7 @@ pub const WORKLOAD: Workload = Workload {
     name: "unlinked",
     about: "files that are open when they lose their last name, and files made without one",
     share: 1,
+    distance: Distance::of,
     shape: varied,
     run,
 };

@@ -28,7 +28,8 @@ pub struct MountOptions {
     pub lock_times: bool,
     /// Which free space is given back to the host without being asked.
     pub discard: Discard,
-    /// Places that are to fail, by their tags, each when it is passed for the nth time.
+    /// Places that are to fail, by their tags, each when it is passed for the nth time. One that is named again fails
+    /// the next time, too.
     pub error_tags: Vec<(&'static str, u32)>,
 }
 

@@ -106,7 +106,7 @@ impl Mount {
         };
         let counters = Arc::new(Counters::default());
         let error_tags = Arc::new(ErrorTags::default());
-        options.error_tags.iter().for_each(|(tag, nth)| error_tags.arm(tag, *nth));
+        options.error_tags.iter().for_each(|(tag, nth)| error_tags.arm_also(tag, *nth));
         let journal_options = JournalOptions {
             whiteouts: options.whiteouts,
             cache_bytes: options.cache_bytes as u64,

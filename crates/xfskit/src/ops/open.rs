@@ -44,10 +44,12 @@ fn recover_over(
     // No other mount can have the devices in memory.
     let mount = Mount::open_at(below, log_below, options, env, Stage::Image, Some(log.end()), Vec::new())?;
     let recovered = Volume::over(mount)?;
-    let report = recovered.mount.recovery.clone();
+    let (report, mount) = (recovered.mount.recovery.clone(), Arc::clone(&recovered.mount));
     match recovered.unmount() {
-        // An inode that there is no space to free: nobody opens what is in memory to write.
-        Ok(()) | Err(caller::Error::NoSpace) => {}
+        Ok(()) => {}
+        // An inode that there is no space to free: its image would keep a dirty log. Nobody opens what is in memory to
+        // write, and who reads it looks at no log.
+        Err(caller::Error::NoSpace) => mount.unmount()?,
         Err(error) => return Err(error.into()),
     }
     Ok(RecoveredDevices { device, log_device, log_state: log.state, report })

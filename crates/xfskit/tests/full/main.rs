@@ -1,5 +1,6 @@
 //! No space left: every failure is a clean `NoSpace`, nothing is lost, and the space of deleted files is free again.
 
+mod crashed;
 mod emptied;
 #[path = "../stress/mod.rs"]
 mod stress;

@@ -11,6 +11,7 @@ use xfskit::device::BlockDevice;
 const SECTOR: usize = 512;
 
 type Watch = Box<dyn Fn(&Device, u64, &[u8]) + Send + Sync>;
+type WatchFlush = Box<dyn Fn(&Device) + Send + Sync>;
 
 /// Writes in order, over an image that stays as it is.
 pub struct Device {
@@ -18,6 +19,8 @@ pub struct Device {
     state: Mutex<State>,
     turns: AtomicU64,
     watch: OnceLock<Watch>,
+    watch_flush: OnceLock<WatchFlush>,
+    requests_at_once: usize,
 }
 
 #[derive(Clone, Default)]
@@ -38,17 +41,40 @@ impl State {
 
 impl Device {
     pub fn new(base: &Arc<Vec<u8>>) -> Arc<Self> {
-        Self::with_state(base, State::default())
+        Self::far(base, 1)
     }
 
-    fn with_state(base: &Arc<Vec<u8>>, state: State) -> Arc<Self> {
-        let (state, turns, watch) = (Mutex::new(state), AtomicU64::new(0), OnceLock::new());
-        Arc::new(Self { base: Arc::clone(base), state, turns, watch })
+    /// A device that says that it takes so many requests at a time.
+    pub fn far(base: &Arc<Vec<u8>>, requests_at_once: usize) -> Arc<Self> {
+        Self::with_state(base, State::default(), requests_at_once)
+    }
+
+    fn with_state(base: &Arc<Vec<u8>>, state: State, requests_at_once: usize) -> Arc<Self> {
+        let (state, turns) = (Mutex::new(state), AtomicU64::new(0));
+        let (watch, watch_flush) = (OnceLock::new(), OnceLock::new());
+        Arc::new(Self { base: Arc::clone(base), state, turns, watch, watch_flush, requests_at_once })
     }
 
     /// Shows every write to `watch` before it is done.
     pub fn watch(&self, watch: Watch) {
         assert!(self.watch.set(watch).is_ok(), "one watch for a device");
+    }
+
+    /// Calls `watch` in every flush, before anything is durable by it.
+    pub fn watch_flush(&self, watch: WatchFlush) {
+        assert!(self.watch_flush.set(watch).is_ok(), "one watch for a device");
+    }
+
+    /// The device after a power cut now that only one of the writes that were not flushed has not survived.
+    pub fn power_cut_losing_one(&self) -> Arc<Self> {
+        let mut state = self.state().clone();
+        let lost = below(state.unflushed.len().max(1));
+        for (index, (_, offset, data)) in std::mem::take(&mut state.unflushed).into_iter().enumerate() {
+            if index != lost {
+                State::write(&mut state.durable, offset, &data);
+            }
+        }
+        Self::with_state(&self.base, state, self.requests_at_once)
     }
 
     /// The device after a power cut now: each write that was not flushed has arrived or not. No other thread runs
@@ -60,7 +86,7 @@ impl Device {
                 State::write(&mut state.durable, offset, &data);
             }
         }
-        Self::with_state(&self.base, state)
+        Self::with_state(&self.base, state, self.requests_at_once)
     }
 
     /// Whether the durable part of the log, which lies in a range of offsets, contains a text. A record's sectors begin
@@ -111,6 +137,10 @@ impl BlockDevice for Device {
         self.base.len() as u64
     }
 
+    fn requests_at_once(&self) -> usize {
+        self.requests_at_once
+    }
+
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.turn();
         let start = offset as usize;
@@ -123,6 +153,10 @@ impl BlockDevice for Device {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         assert!(offset as usize + data.len() <= self.base.len(), "a write past the end");
         self.turn();
+        // A far device takes its time.
+        if self.requests_at_once > 1 && below(4) == 0 {
+            (0..below(100)).for_each(|_| self.turn());
+        }
         if let Some(watch) = self.watch.get() {
             watch(self, offset, data);
         }
@@ -159,6 +193,9 @@ impl BlockDevice for Device {
     fn flush(&self) -> io::Result<()> {
         let last = self.state().writes;
         self.turn();
+        if let Some(watch) = self.watch_flush.get() {
+            watch(self);
+        }
         let mut state = self.state();
         while state.unflushed.front().is_some_and(|(number, ..)| *number <= last) {
             if let Some((_, offset, data)) = state.unflushed.pop_front() {

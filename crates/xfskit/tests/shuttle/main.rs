@@ -14,6 +14,7 @@
 //! | `freed` | write-back of inodes whose blocks get another owner |
 //! | `names` | renames in both directions, links, removals, inactivation |
 //! | `counts` | reservations when hardly anything is free, and what threads keep |
+//! | `far` | records, blocks and files of a device that takes several requests at a time, a flush and a power cut |
 //! | `trims` | files that are written, and removed, while free space is given back |
 //! | `chains` | chains that roll and chains that begin, with too little log for all |
 #![cfg(shuttle)]
@@ -23,6 +24,7 @@ mod chains;
 mod counts;
 mod device;
 mod dirs;
+mod far;
 mod freed;
 mod fsyncs;
 mod journal;
