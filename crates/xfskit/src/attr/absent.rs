@@ -11,7 +11,7 @@ use crate::trans::{InoId, Transaction};
 
 /// Whether an attribute is of a kind that the inode is known not to have. Parent pointers are of no kind.
 #[inline]
-pub(super) fn is_known(mount: &Mount, state: &InodeState, key: &Attr<'_>) -> bool {
+pub fn is_known(mount: &Mount, state: &InodeState, key: &Attr<'_>) -> bool {
     let known = |kind| state.known_absent.contains(kind);
     mount.options.known_absent
         && (space_kind(key.namespace).is_some_and(known) || acl_kind(key.namespace, &key.name).is_some_and(known))

@@ -10,12 +10,12 @@
 //! EUCLEAN to every look-up of the file. Here a value that is no ACL is refused there.
 
 use super::Caller;
-use crate::attr::absent::remember_no_acl;
+use crate::attr::absent::{self, remember_no_acl};
 use crate::attr::{self, update};
 use crate::error::{Error, Result};
 use crate::error_tags::REFUSE_ACL;
 use crate::incore::{AttrFork, InodeState};
-use crate::mount::Mount;
+use crate::mount::{BlockPool, Mount};
 use crate::trans::reservation_of;
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
 use xfskit_ondisk::acl::{ACCESS_NAME, Acl, AclEntry, DEFAULT_NAME};
@@ -279,11 +279,41 @@ impl Attributes {
     }
 }
 
-/// What a change of mode reserves: the access ACL may have to follow.
-pub(super) fn chmod_reservation(mount: &Mount, attributes: Attributes) -> Reservation {
+/// The access ACL that may have to follow a change of mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AccessAcl {
+    /// There is none.
+    Absent,
+    /// There may be one.
+    In(Attributes),
+}
+
+impl AccessAcl {
+    /// What an inode has at the moment.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub(super) fn of(mount: &Mount, state: &InodeState) -> Result<Self> {
+        let key = AclKind::Access.attr(&[]);
+        let is_absent = match &state.attr {
+            None => true,
+            Some(AttrFork::Local(_)) => attr::shortform::find_in(state, &key)?.is_none(),
+            Some(AttrFork::Mapped(_)) => absent::is_known(mount, state, &key),
+        };
+        Ok(if is_absent { Self::Absent } else { Self::In(Attributes::of(state)) })
+    }
+}
+
+/// What a change of mode reserves: the access ACL may have to follow. As by the kernel, attributes that are not a
+/// user's may take reserved blocks, so that rights can be taken away on a full image.
+pub(super) fn chmod_reservation(mount: &Mount, acl: AccessAcl) -> Reservation {
     let change = reservation_of(mount.reservations.ichange);
-    let value_bytes = if attributes == Attributes::InInode { 1024 } else { MAX_VALUE_BYTES };
-    let attr = update::reservation(mount, value_bytes, update::Logging::Logged);
+    let value_bytes = match acl {
+        AccessAcl::Absent => return Reservation { log_count: 1, ..change },
+        AccessAcl::In(Attributes::InInode) => 1024,
+        AccessAcl::In(Attributes::InBlocks) => MAX_VALUE_BYTES,
+    };
+    let attr = update::reservation(mount, value_bytes, update::Logging::Logged).with_pool(BlockPool::Reserve);
     Reservation { log_bytes: change.log_bytes + attr.log_bytes, log_count: 1, ..attr }
 }
 

@@ -217,7 +217,12 @@ impl Volume {
         }
         let inode = self.mount.inode(inode)?;
         let logging = self.prepare_logging(&parsed, how)?;
-        let mut tx = self.begin(self.xattr_reservation(&parsed, logging)?)?;
+        let mut reservation = self.xattr_reservation(&parsed, logging)?;
+        // As by the kernel: an ACL that takes rights away is set on a full image, too.
+        if reservation.pool == BlockPool::Ordinary && parsed.iter().all(|(name, _)| matches!(name, Parsed::Acl(_))) {
+            reservation = reservation.with_pool(BlockPool::Reserve);
+        }
+        let mut tx = self.begin(reservation)?;
         let result = (|| {
             let id = self.join(&mut tx, &inode)?;
             check_allowed(&tx, id, &parsed)?;

@@ -1,5 +1,6 @@
 //! Changes modes, owners, times and sizes.
 
+use super::acl::AccessAcl;
 use super::create::{single, take_in_write};
 use super::protected::{check_not_immutable, check_set_attr};
 use super::stat::stat_of;
@@ -85,18 +86,19 @@ impl Volume {
         }
     }
 
-    /// As [`Self::set_attr`], all but the size; `WouldBlock` when the inode has got attributes in blocks meanwhile, for
-    /// which nothing is reserved.
+    /// As [`Self::set_attr`], all but the size; `WouldBlock` when the inode has got an ACL meanwhile, or attributes in
+    /// blocks, for which nothing is reserved.
     fn try_set_attr(&self, inode: &Arc<Inode>, change: &SetAttr, caller: &Caller) -> Result<Stat> {
         let mut reservation = single(reservation_of(self.mount.reservations.ichange));
-        let attributes = acl::Attributes::of(&inode.state_lock().read());
+        let mut acl = AccessAcl::Absent;
         if change.permissions.is_some() {
-            reservation = acl::chmod_reservation(&self.mount, attributes);
+            acl = AccessAcl::of(&self.mount, &inode.state_lock().read())?;
+            reservation = acl::chmod_reservation(&self.mount, acl);
         }
         let mut tx = self.begin(reservation)?;
         let result = (|| {
             let id = self.join(&mut tx, inode)?;
-            if change.permissions.is_some() && acl::Attributes::of(tx.inode(id)) != attributes {
+            if change.permissions.is_some() && AccessAcl::of(&self.mount, tx.inode(id))? != acl {
                 return Err(Error::WouldBlock);
             }
             check_set_attr(&tx.inode(id).core, change)?;

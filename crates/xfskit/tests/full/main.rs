@@ -2,6 +2,7 @@
 
 mod crashed;
 mod emptied;
+mod rights;
 #[path = "../stress/mod.rs"]
 mod stress;
 
