@@ -51,9 +51,9 @@
 //!
 //! [`Volume::finish_writing`] need not be called: it gives back the free blocks that are set aside, in memory only, for
 //! the file's growth, so that the next file may lie there. Where no others are left, other files get them in any case.
-//! And the new contents of a file that was emptied before do not wait for the next sync: until they are durable, a
-//! power cut may leave the file without the old ones and the new ones. A server that hears of no close calls
-//! [`Volume::bring_out_if_cut`] after each write instead.
+//! It matters for a file that was emptied and written anew: the call writes the new contents out, so that the next sync
+//! of anything makes them durable together with the loss of the old ones. Without it a power cut may leave neither. A
+//! server that hears of no close calls [`Volume::bring_out_if_cut`] after each write instead.
 //!
 //! # The order of arguments
 //!
@@ -92,13 +92,16 @@
 //!
 //! # What is durable when
 //!
-//! As at the level of paths, see [the crate's page](crate#what-is-durable-when): after [`Volume::sync`] and
-//! [`Volume::fsync`]. Dropping a volume without [`Volume::unmount`] leaves the image as a power cut would; a
+//! As at the level of paths, see [the crate's page](crate#what-is-durable-when): after [`Volume::sync`],
+//! [`Volume::fsync`] and [`Volume::fdatasync`]. Many files together: [`Volume::begin_fsync`] for each, then one
+//! [`Volume::await_durable`]. Threads that call `fsync` at the same time share checkpoint and flush by themselves.
+//! Dropping a volume without [`Volume::unmount`] leaves the image as a power cut would; a
 //! [`Filesystem`](crate::Filesystem) that is dropped closes its image.
 //!
 //! # Threads
 //!
-//! A volume is `Send` and `Sync`; its calls run side by side, and each is one step for all others.
+//! A volume is `Send` and `Sync`; its calls run side by side. Each is one step for all others, but for contents: large
+//! writes, appends of more than 8 MiB and copies may be seen half done.
 //!
 //! # Errors
 //!

@@ -41,6 +41,8 @@ use xfskit_ondisk::{Geometry, RawSuperblock};
 
 /// A mounted filesystem.
 pub struct Mount {
+    /// Which mount of this process it is.
+    pub number: u64,
     /// The device.
     pub device: Arc<dyn BlockDevice>,
     /// Shapes and sizes.

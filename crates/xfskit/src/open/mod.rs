@@ -49,6 +49,9 @@ pub(crate) enum Stage {
     Growing(Superblock),
 }
 
+/// The number of the next mount of this process; it only has to be another one.
+static NEXT_NUMBER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
 impl Mount {
     /// Opens the filesystem on `device`, its log on `log_device` if it is external.
     ///
@@ -131,6 +134,7 @@ impl Mount {
         let limits = Limits::new(&geometry);
         let (space, counters_are_right) = first_counts(raw, &geometry, &limits);
         let mount = Arc::new(Self {
+            number: NEXT_NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
             limits,
             reservations: Reservations::new(&geometry),
             cache,

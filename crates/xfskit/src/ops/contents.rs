@@ -76,7 +76,7 @@ impl Volume {
     /// Writes `data` at byte `offset` of a file. What it holds is what every later read finds; it is durable after
     /// [`Self::fsync`] or [`Self::sync`], at once if the file has the flag for that (`chattr +S`). A write that is
     /// larger than a few blocks is not one step for a thread that reads at the same time, and of one that fails a part
-    /// may have been done: [`Self::write_some_at`] says how much.
+    /// may have been done; [`Self::write_some_at`] returns how much.
     ///
     /// # Errors
     /// As [`Self::read_at`]; `NoSpace`, `TooLarge`, `ReadOnly`; `NotPermitted` for an immutable file, and before the
@@ -85,11 +85,11 @@ impl Volume {
         Ok(self.write_now(inode, offset, data, &mut 0)?)
     }
 
-    /// As [`Self::write_at`], but an error that comes after a part was written is not returned: returned is how many
-    /// bytes were written, as by the system's `pwrite`. To write the rest meets the error again, if it lasts.
+    /// Writes as much as it can, as pwrite(2): an error that comes after a first part is not returned, but the number
+    /// of bytes before it. To write the rest meets the error again, if it lasts.
     ///
     /// # Errors
-    /// As [`Self::write_at`]; nothing counts as written then.
+    /// As [`Self::write_at`]; the file may have been changed within the range all the same.
     pub fn write_some_at(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> caller::Result<usize> {
         let mut done = 0;
         match self.write_now(inode, offset, data, &mut done) {
@@ -192,7 +192,10 @@ impl Volume {
         }
     }
 
-    /// Writes `data` at the end of a file, wherever that is by then; returns where it was.
+    /// Writes `data` at the end of a file, wherever that is by then; returns where it begins. Up to 8 MiB lie together.
+    /// Of more, what other threads append may come between every 8 MiB. After an error a part of more than 8 MiB may be
+    /// in the file; after `Io`, `Shutdown`, or `NoSpace` for contents that waited in memory, all of it: look at the size
+    /// ([`Self::stat`]) before appending again.
     ///
     /// # Errors
     /// As [`Self::write_at`].
@@ -202,6 +205,11 @@ impl Volume {
         }
         self.mount.journal.check()?;
         let inode = self.mount.inode(inode)?;
+        if data.is_empty() {
+            let mut tx = Transaction::read_only(&self.mount);
+            let id = self.join_file(&mut tx, &inode)?;
+            return Ok(tx.inode(id).size_bytes());
+        }
         let mut offset = None;
         // Together they may be more than fits the memory that one file may take.
         for part in data.chunks(MAX_DIRTY_FILE_BYTES as usize) {

@@ -11,7 +11,7 @@
 //! Crash behaviour: nothing is promised before the wait has ended.
 
 use super::Volume;
-use crate::error::{Result, caller};
+use crate::error::{Error, Result, caller};
 use crate::incore::Inode;
 use crate::item::CheckpointSeq;
 use crate::journal::FlushPoint;
@@ -25,16 +25,22 @@ const LITTLE_BYTES: u64 = 256 << 10;
 /// How much of an inode is to be durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncOf {
-    /// Contents, names, attributes, times.
+    /// Contents, names, attributes, times: what [`Volume::fsync`] makes durable.
     All,
-    /// The same, but when only times have changed they may wait.
+    /// The same, but times that have changed alone may wait: what [`Volume::fdatasync`] makes durable.
     Data,
 }
 
-/// How far journal and device must come until fsyncs that have begun are done.
-#[derive(Clone, Copy, Debug)]
+/// Fsyncs that have begun ([`Volume::begin_fsync`]), and what they still wait for.
+///
+/// It is good for the volume that gave it, for as long as that is open. To drop it undoes nothing and waits for nothing:
+/// what was begun becomes durable with whatever is synced next. To wait for it twice does no harm. The default is that
+/// of no fsync at all.
+#[derive(Clone, Copy, Debug, Default)]
 #[must_use = "nothing is durable before Volume::await_durable"]
 pub struct SyncPoint {
+    /// The number of the mount.
+    of: Option<u64>,
     /// The newest checkpoint with changes of the inodes.
     newest: Option<CheckpointSeq>,
     /// When the last one began; `None` if there is nothing to wait for.
@@ -43,12 +49,18 @@ pub struct SyncPoint {
     forces: u64,
 }
 
-impl SyncPoint {
-    const NOTHING: Self = Self { newest: None, since: None, forces: 0 };
+/// No mount has this number.
+const OF_SEVERAL: u64 = u64::MAX;
 
-    /// The point at which this and `other` are done.
+impl SyncPoint {
+    /// Both: the fsyncs of this one and of `other`. Points of two volumes cannot be waited for together.
     pub fn and(self, other: Self) -> Self {
+        let of = match (self.of, other.of) {
+            (Some(one), Some(another)) if one != another => Some(OF_SEVERAL),
+            (one, another) => one.or(another),
+        };
         Self {
+            of,
             newest: self.newest.max(other.newest),
             since: self.since.max(other.since),
             forces: self.forces + other.forces,
@@ -59,7 +71,7 @@ impl SyncPoint {
 impl Volume {
     /// Makes everything done to an inode durable: contents, names, attributes. What changes those logs the inode
     /// with them. Costs nothing when nothing has changed since the last checkpoint. What cannot be written out keeps
-    /// nothing else from it.
+    /// nothing else from it. A number that names no inode in use is not refused: of it nothing waits.
     ///
     /// # Errors
     /// `NoSpace`, `Io`, `Shutdown`.
@@ -75,39 +87,40 @@ impl Volume {
         self.await_durable(self.begin_fsync(inode, SyncOf::Data)?)
     }
 
-    /// The first half of an [`fsync`](Self::fsync): what waits of an inode in memory is brought out, and the result
-    /// says what is to be waited for. For callers with many files: points are joined by [`SyncPoint::and`], and one
-    /// wait makes them all durable, by one checkpoint and one flush.
+    /// The first half of an [`fsync`](Self::fsync), for callers with many files: writes out what waits of an inode in
+    /// memory, and returns what is to be waited for. Points are joined by [`SyncPoint::and`], and one
+    /// [`Self::await_durable`] makes all of them durable, by one checkpoint and one flush. Covered is what was done
+    /// before this call; what is done between it and the wait may or may not be.
     ///
     /// ```
-    /// # fn main() -> xfskit::volume::Result<()> {
-    /// use xfskit::volume::{SyncOf, SyncPoint, Volume};
-    /// use xfskit_ondisk::InodeNumber;
+    /// use xfskit::volume::{Caller, NewFile, SyncOf, SyncPoint};
+    /// # let device = std::sync::Arc::new(xfskit::device::MemoryDevice::new(32 << 20));
+    /// # let filesystem = xfskit::create_on(device, &xfskit::MkfsOptions::new().small())?;
+    /// # let volume = filesystem.volume();
     ///
-    /// fn sync_all(volume: &Volume, files: &[InodeNumber]) -> xfskit::volume::Result<()> {
-    ///     let (mut all, mut begun) = (None::<SyncPoint>, Ok(()));
-    ///     for file in files {
-    ///         match volume.begin_fsync(*file, SyncOf::All) {
-    ///             Ok(point) => all = Some(all.map_or(point, |all| all.and(point))),
-    ///             // The others are made durable all the same.
-    ///             Err(error) => begun = Err(error),
-    ///         }
-    ///     }
-    ///     all.map_or(Ok(()), |all| volume.await_durable(all)).and(begun)
+    /// let mut both = SyncPoint::default();
+    /// for name in [b"table", b"index"] {
+    ///     let file = volume.create(volume.root(), name, &NewFile::file(0o644), &Caller::root())?.inode;
+    ///     volume.append(file, b"row")?;
+    ///     both = both.and(volume.begin_fsync(file, SyncOf::All)?);
     /// }
-    /// # Ok(())
-    /// # }
+    /// volume.await_durable(both)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// As [`Self::fsync`]. What could be brought out of the inode is durable then, unless the filesystem has shut down:
-    /// this has waited for it.
+    /// As [`Self::fsync`]. What could be written out of the inode is durable then, unless the filesystem has shut down:
+    /// this has waited for it. Points that were returned before are as good as ever: wait for them.
     pub fn begin_fsync(&self, inode: InodeNumber, what: SyncOf) -> caller::Result<SyncPoint> {
         self.mount.journal.check()?;
+        let of = Some(self.mount.number);
         if self.mount.options.read_only {
-            return Ok(SyncPoint::NOTHING);
+            return Ok(SyncPoint { of, ..SyncPoint::default() });
         }
-        let contents_alone = || SyncPoint { since: Some(self.mount.journal.flush_point()), ..SyncPoint::NOTHING };
+        let contents_alone = || {
+            let since = Some(self.mount.journal.flush_point());
+            SyncPoint { of, since, ..SyncPoint::default() }
+        };
         let Some(inode) = self.mount.inodes.find(inode) else { return Ok(contents_alone()) };
         // In this order: a thread that settles the inode pins it before it gives the lock back.
         let is_settled = what == SyncOf::Data && inode.state_lock().read().is_settled();
@@ -120,7 +133,7 @@ impl Volume {
         // A transaction that is committing now holds the lock; what it does came after this call.
         let since = Some(self.mount.journal.flush_point());
         let newest = inode.item().pinned_by();
-        let point = SyncPoint { newest, since, forces: newest.is_some().into() };
+        let point = SyncPoint { of, newest, since, forces: newest.is_some().into() };
         match waiting {
             Ok(()) => Ok(point),
             Err(error) => self.await_durable(point).and(Err(error.into())),
@@ -130,8 +143,12 @@ impl Volume {
     /// The second half: waits until everything is durable that was begun for a point.
     ///
     /// # Errors
-    /// `Io`, `Shutdown`: of the files of the point, each may or may not be durable.
+    /// `Io`, `Shutdown`: of the files of the point, each may or may not be durable. `Invalid` for a point of another
+    /// volume, or of two.
     pub fn await_durable(&self, point: SyncPoint) -> caller::Result<()> {
+        if point.of.is_some_and(|of| of != self.mount.number) {
+            return Err(Error::Invalid("these fsyncs were begun on another volume").into());
+        }
         let Some(since) = point.since else { return Ok(()) };
         self.mount.journal.make_durable(point.newest, since)?;
         let others = point.forces.saturating_sub(1);
@@ -141,8 +158,9 @@ impl Volume {
         Ok(())
     }
 
-    /// Whether [`Self::begin_fsync`] of an inode returns soon: little of it waits in memory, no other thread works on
-    /// it, and the device is near. Does not wait itself.
+    /// Whether [`Self::begin_fsync`] of an inode takes short, so that a thread that must answer others may call it: at
+    /// most 256 KiB of it wait in memory, no other thread has it locked, and the device's requests take short
+    /// ([`Self::requests_at_once`] is 1). A hint, which another thread may make wrong at once; does not wait itself.
     pub fn is_fsync_soon_begun(&self, inode: InodeNumber) -> bool {
         let Some(inode) = self.mount.inodes.find(inode) else { return true };
         let Some(state) = inode.state_lock().try_read() else { return false };

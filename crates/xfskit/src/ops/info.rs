@@ -37,6 +37,11 @@ impl Volume {
         &self.mount.geometry
     }
 
+    /// Why the filesystem is shut down, if it is: nothing can be changed any more, and what was not durable is lost.
+    pub fn shutdown_reason(&self) -> Option<String> {
+        self.mount.journal.check().err().map(|error| error.to_string())
+    }
+
     /// How many requests at a time a program that reads much should have on their way, each from a thread of its own:
     /// more than one where the device's requests take long, as across a network
     /// ([`BlockDevice::requests_at_once`](crate::device::BlockDevice::requests_at_once)).

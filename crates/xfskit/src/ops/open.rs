@@ -47,8 +47,8 @@ fn recover_over(
     let (report, mount) = (recovered.mount.recovery.clone(), Arc::clone(&recovered.mount));
     match recovered.unmount() {
         Ok(()) => {}
-        // An inode that there is no space to free: its image would keep a dirty log. Nobody opens what is in memory to
-        // write, and who reads it looks at no log.
+        // An inode that there is no space to free: its image would keep a dirty log, and be read without it. Who opens
+        // what is in memory to write looks for inodes without a name, whatever the log says.
         Err(caller::Error::NoSpace) => mount.unmount()?,
         Err(error) => return Err(error.into()),
     }

@@ -31,17 +31,19 @@ const RUNS_UNDER_ONE_LOCK: usize = 32;
 pub(super) const MAX_DIRTY_FILE_BYTES: u64 = 8 << 20;
 
 impl Volume {
-    /// No caller has the file open to write: the free blocks that were set aside for its growth are given back.
-    /// Contents that wait in memory stay there, but for those of a file that was made shorter before.
+    /// To be called when the last program that writes to a file has closed it: gives back the free blocks that were set
+    /// aside for its growth, and does [`Self::bring_out_if_cut`]. Nothing becomes durable. Without it the image has less
+    /// room, and a file that was emptied and written anew may be empty after a power cut.
     pub fn finish_writing(&self, inode: InodeNumber) {
         self.bring_out_if_cut(inode);
         space::alloc::close_windows(&self.mount, inode);
     }
 
-    /// Brings out contents that wait in memory, if they are those of a file that was made shorter before: for a caller
-    /// that does not hear when a program closes a file, and calls this after each write instead of
-    /// [`Self::finish_writing`]. They are not durable then, but become so with whatever is synced next. What cannot be
-    /// brought out goes on waiting, and an fsync reports it.
+    /// Writes out what waits in memory of a file that was made shorter since it was last synced (the kernel's
+    /// `XFS_ITRUNCATED`); of another file nothing. For a caller that does not hear when a program closes a file, and
+    /// calls this after each write instead of [`Self::finish_writing`]. The contents are not durable then, but become so
+    /// with whatever is synced next. What cannot be written out goes on waiting, and an fsync reports it.
+    /// [`Self::write_keeping_times`] does this itself.
     pub fn bring_out_if_cut(&self, inode: InodeNumber) {
         if let Some(inode) = self.mount.inodes.find(inode) {
             self.bring_out_cut(&inode);

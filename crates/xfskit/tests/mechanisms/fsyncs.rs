@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use xfskit::device::{BlockDevice, MemoryDevice};
 use xfskit::ondisk::{InodeNumber, Timestamp};
-use xfskit::volume::{Caller, MountOptions, NewFile, RenameFlags, SetAttr, SetMode, SyncOf, SyncPoint, Volume};
+use xfskit::volume::{Caller, Error, MountOptions, NewFile, RenameFlags, SetAttr, SetMode, SyncOf, SyncPoint, Volume};
 use xfskit_mkfs::{Options, make};
 use xfskit_testkit::{kernel_mount, scratch};
 
@@ -339,6 +339,31 @@ fn those_that_come_during_a_flush_share_the_next() {
     });
     count.expect(&[("device_flushes", 2), ("device_flushes_shared", WRITERS - 1), ("checkpoints", 0)]);
     assert!(device.unflushed.lock().unwrap().is_empty());
+}
+
+/// The numbers in a point mean nothing to another volume, which would have nothing to wait for.
+#[test]
+fn a_point_of_another_volume_is_refused() {
+    let (device, other) = (Device::formatted(), Device::formatted());
+    let (fs, other) = (open(&device), open(&other));
+    let file = make_file(&fs, "file");
+    let point = fs.begin_fsync(file, SyncOf::All).unwrap();
+    let mixed = point.and(other.begin_fsync(make_file(&other, "file"), SyncOf::All).unwrap());
+    for refused in [other.await_durable(point), other.await_durable(mixed), fs.await_durable(mixed)] {
+        assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
+    }
+    other.await_durable(SyncPoint::default()).unwrap();
+    fs.await_durable(point.and(SyncPoint::default())).unwrap();
+    assert!(contents(&files(&device.power_cut(None)), "file").is_some());
+}
+
+#[test]
+fn to_append_nothing_says_where_the_end_is() {
+    let fs = open(&Device::formatted());
+    let file = make_file(&fs, "file");
+    fs.append(file, b"thirteen byte").unwrap();
+    assert_eq!(fs.append(file, b"").unwrap(), 13);
+    assert!(matches!(fs.append(fs.root(), b""), Err(Error::IsADirectory)));
 }
 
 /// The thread that brings the contents out has the file's lock while it writes them, and has committed nothing yet.
