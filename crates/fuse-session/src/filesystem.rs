@@ -88,9 +88,9 @@ impl Drop for ReplyLater {
     }
 }
 
-/// What becomes of an fsync that may share its wait with others.
+/// What becomes of an fsync that is to share its wait with others.
 pub enum WithOthers {
-    /// The filesystem replies later; the work, if there is some, is for a thread that may wait.
+    /// The filesystem has replied, or will. The work, if there is some, is for a thread that may wait.
     Later(Option<Work>),
     /// It takes long by itself: a thread that may wait is to carry out the whole of it.
     Alone(ReplyLater),
@@ -104,7 +104,7 @@ pub struct Written {
     pub then: Then,
 }
 
-/// A filesystem. Several threads call it at the same time. What it does not answer is `ENOSYS`, after which the kernel
+/// A filesystem. Node 1 is its root. Several threads call it at the same time. What it does not answer is `ENOSYS`, after which the kernel
 /// sends most kinds of requests no more.
 #[allow(unused_variables)]
 pub trait Filesystem: Send + Sync + 'static {
@@ -112,8 +112,9 @@ pub trait Filesystem: Send + Sync + 'static {
     /// offered.
     fn init(&mut self, offered: Features, version: Version) -> Features;
 
-    /// Whether a request may wait for the device, or for other requests. Such a request is answered by a thread of its
-    /// own, so that it keeps no other waiting.
+    /// Whether a request may wait for the device, or for other requests. If other requests wait already, or one thread
+    /// answers all, it goes to a thread that may wait, an fsync first to [`Self::fsync_with_others`]. One that waits
+    /// alone keeps the thread that has read it, but where requests come by io_uring.
     fn may_wait(&self, request: &Request<'_>) -> bool {
         false
     }
@@ -230,13 +231,15 @@ pub trait Filesystem: Send + Sync + 'static {
         Err(Errno::NOSYS)
     }
 
-    /// Makes a file or directory durable.
+    /// Makes a file or directory durable. Called for an fsync that waits alone, for one that
+    /// [`Self::fsync_with_others`] returns as [`WithOthers::Alone`], and for all where [`Self::may_wait`] is false.
     fn fsync(&self, node: u64, data_only: bool) -> Answer<()> {
         Err(Errno::NOSYS)
     }
 
-    /// As [`Self::fsync`], while other requests wait: what takes short is done at once, by a thread that answers
-    /// requests, and many requests wait together.
+    /// An fsync for which [`Self::may_wait`] is true, while other requests wait. The thread that has read it calls this,
+    /// so it must not wait for the device: it begins the fsync and keeps `reply`; one thread then waits for many, and
+    /// sends their replies. A reply that is dropped is EIO.
     fn fsync_with_others(&self, node: u64, data_only: bool, reply: ReplyLater) -> WithOthers {
         WithOthers::Alone(reply)
     }

@@ -3,6 +3,7 @@
 //! ```text
 //! read ─▶ decode ─┬─ forget ─▶ no reply
 //!                 ├─ may wait ─▶ a thread of its own (waiters.rs), or this one if it waits alone ─▶ reply
+//!                 ├─ fsync, while others wait ─▶ begun here, waited for together ─▶ reply
 //!                 └─ else ─▶ answered by the thread that has read it ─▶ reply
 //! ```
 //! Where the kernel offers io_uring, requests with replies come by queues of their own (ring/mod.rs).
@@ -11,8 +12,8 @@
 //! requests, and one from which it copies replies. The filesystem reads and writes there, so contents are copied once
 //! on the way between the kernel and the image.
 //!
-//! The session ends when the kernel ends the connection, or with the request DESTROY; then waiting requests are
-//! answered, and [`Session::run`] returns.
+//! The session ends when the kernel ends the connection, or with the request DESTROY; then [`Session::run`] returns.
+//! Requests that wait may still be running: the filesystem is dropped after the last of them.
 
 use crate::abi::{self, Features};
 use crate::channel::{Channel, Received, WhenEmpty};

@@ -133,18 +133,19 @@ impl Handler {
     fn after_write(&self, node: u64, write: &Write<'_>, result: Answer<()>) -> Then {
         let server = || Arc::clone(&self.server);
         let is_late = write.flags.contains(WriteFlags::CACHE);
-        let is_by_program = write.flags.contains(WriteFlags::LOCK_OWNER);
-        if !is_late && is_by_program && contents::is_direct(write.open_flags) {
+        if goes_around_cache(write) {
             // The kernel drops the range when such a write begins, but not after an asynchronous one: data that was
             // read meanwhile would stay in the cache.
             let (server, offset, length) = (server(), write.offset, write.data.len());
             return match self.server.cached.note_direct_write(node) {
                 Drop::Nothing => Then::Nothing,
                 Drop::Range => Then::BeforeReply(Box::new(move || server.forget_range(node, offset, length))),
-                Drop::All => Then::BeforeReply(Box::new(move || server.forget_contents(node))),
+                Drop::All => Then::BeforeReply(Box::new(move || {
+                    server.forget_contents(node);
+                    server.cached.note_dropped(node);
+                })),
             };
         }
-        self.server.cached.note_contents(node);
         match result {
             // The program that wrote the data has continued: its next write must get the error. Dropping the contents
             // waits for the pages that this request has sent.
@@ -155,6 +156,12 @@ impl Handler {
             _ => Then::Nothing,
         }
     }
+}
+
+/// Whether a program writes by `O_DIRECT`, and not the kernel what it has in its cache.
+fn goes_around_cache(write: &Write<'_>) -> bool {
+    let is_by_program = write.flags.contains(WriteFlags::LOCK_OWNER) && !write.flags.contains(WriteFlags::CACHE);
+    is_by_program && contents::is_direct(write.open_flags)
 }
 
 /// Adds one reference of the kernel to an inode.
@@ -383,6 +390,10 @@ impl Filesystem for Handler {
         let number = self.server.inode(node);
         let privileged = write.flags.contains(WriteFlags::KILL_SUIDGID);
         let keeper = self.keeper(write.flags);
+        if !goes_around_cache(write) {
+            // Before it is done: a direct write that comes after it must find it noted.
+            self.server.cached.note_contents(node);
+        }
         let result = self.with(|fs| {
             if privileged {
                 // The writer of data that the kernel writes back from its cache later is not known.

@@ -7,8 +7,8 @@
 //! Mounting       ──▶ mounts for a server in another process, which is a Serving: it needs no right to mount
 //! serve          ──▶ answers over a connection that the caller has made, without a mount of its own
 //! ```
-//! - Requests run on several threads, each with its own queue to the kernel; those that wait for the device have
-//!   threads of their own (docs/design/fuse.md).
+//! - Requests run on several threads, each with its own queue to the kernel; none waits for one
+//!   that waits for the device (docs/design/fuse.md).
 //! - The kernel is the only way in while the image is mounted, so what it caches (names, attributes, absent names,
 //!   directory listings) stays right without a time limit.
 //! - Permissions and ACLs are checked by the kernel (`default_permissions`); the engine keeps ACLs and modes consistent

@@ -131,6 +131,14 @@ impl KernelOption {
 }
 
 impl Options {
+    /// Whether changes of directories are to be durable when their calls return (`sync`, `dirsync`); the kernel leaves
+    /// that to the server.
+    pub fn is_synchronous(&self) -> bool {
+        let change = |flags: MountFlags, option: &KernelOption| (flags - option.flags().1) | option.flags().0;
+        let flags = self.kernel.iter().fold(MountFlags::empty(), change);
+        flags.intersects(MountFlags::SYNCHRONOUS | MountFlags::DIRSYNC)
+    }
+
     /// The part of the options that the session needs: the mount itself is made by [`crate::attach`].
     pub fn session(&self) -> Config {
         let access = match (self.allow_other, self.allow_root) {

@@ -7,6 +7,7 @@ use crate::cached::CachedFiles;
 use crate::ending::EndReport;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Error, Volume};
@@ -29,6 +30,8 @@ pub(crate) struct Server {
     /// Files whose cached contents were refused when the kernel wrote them back, with the error, until a program gets
     /// it.
     refusals: Mutex<HashMap<u64, Errno>>,
+    /// Requests with cached contents that were refused.
+    refused: AtomicU64,
     /// Files whose cached contents the kernel is asked to drop, by a thread that has not begun with it.
     dropping: Mutex<HashSet<u64>>,
     /// What the kernel may have in its cache.
@@ -54,6 +57,7 @@ impl Server {
             end_report: OnceLock::new(),
             commit_failures: Mutex::default(),
             refusals: Mutex::default(),
+            refused: AtomicU64::new(0),
             dropping: Mutex::default(),
             cached: CachedFiles::default(),
         }
@@ -146,8 +150,18 @@ impl Server {
     /// Notes that contents from the kernel's cache were refused. Returns whether the kernel is to be asked to drop what
     /// it has of the file, or will be asked anyhow.
     pub(crate) fn refuse(&self, node: u64, why: Errno) -> bool {
-        self.refusals.lock().insert(node, why);
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        // No program may ask: the mount's log has it in any case, once for each time that programs can be told.
+        if self.refusals.lock().insert(node, why).is_none() {
+            let inode = self.inode(node).0;
+            tracing::error!(inode, error = %why, "what a program has written is lost: there was no place for it");
+        }
         self.dropping.lock().insert(node)
+    }
+
+    /// How many requests with cached contents were refused.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// Removes and returns the error for refused contents of a file, so that one program gets it.

@@ -1,12 +1,13 @@
 //! The figures of a mount, as JSON.
 
-use crate::server::Failures;
+use crate::server::Server;
 use serde_json::{Map, Value, json};
 use xfskit::volume::Volume;
 use xfskit_fuse_session::Counters;
 
 /// The figures: counts since the mount, and current use.
-pub(crate) fn stats(filesystem: &Volume, failures: &Failures, requests: Option<&Counters>, sandbox: &str) -> String {
+pub(crate) fn stats(filesystem: &Volume, server: &Server) -> String {
+    let (failures, requests, sandbox) = (server.commit_failures(), server.requests(), server.sandbox());
     let waited = requests.map_or(0, Counters::waited);
     let followed = requests.map_or(0, Counters::followed);
     let requests: Map<String, Value> = requests
@@ -38,6 +39,10 @@ pub(crate) fn stats(filesystem: &Volume, failures: &Failures, requests: Option<&
         },
         "sandbox": { "in_force": sandbox },
         "commits": { "failed": failures.count, "last_error": failures.last },
+        "state": {
+            "shut_down": filesystem.shutdown_reason().unwrap_or_default(),
+            "refused_writes": server.refused(),
+        },
         "options": {
             "read_only": options.read_only,
             "wsync": options.wsync,

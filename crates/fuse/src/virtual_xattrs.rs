@@ -108,7 +108,7 @@ pub(crate) fn get(server: &Server, fs: &Volume, number: InodeNumber, name: &[u8]
     let Some(what) = shown(number, server.root(), name) else { return Err(missing) };
     let value = match what {
         _ if offset.is_some() && !matches!(what, Shown::Paths(_) | Shown::Parents(_)) => return Err(missing),
-        Shown::Stats => stats(fs, &server.commit_failures(), server.requests(), server.sandbox()).into_bytes(),
+        Shown::Stats => stats(fs, server).into_bytes(),
         _ if !is_owner(uid) => return Err(Error::NotPermitted),
         Shown::Superblock => fs.superblock().as_bytes().to_vec(),
         Shown::Larp => fs.attr_logging().name().into(),

@@ -41,6 +41,10 @@ fn a_program_that_writes_on_and_on_hears_of_a_full_image() {
     assert!(error == Some(28) && done < MAX_BYTES / 2, "{done} bytes, {error:?}");
     assert_eq!(file.sync_all().unwrap_err().raw_os_error(), Some(28));
     drop(file);
+    let mut figures = vec![0; 64 << 10];
+    let length = rustix::fs::getxattr(fixture.path(""), xfskit_fuse::STATS_XATTR, &mut figures).unwrap();
+    let figures: serde_json::Value = serde_json::from_slice(&figures[..length]).unwrap();
+    assert!(figures["state"]["refused_writes"].as_u64().unwrap() > 0, "{figures:#}");
     // After space is freed, writes succeed again.
     fs::remove_file(fixture.path("file")).unwrap();
     // The kernel sends the forget request of a removed file a moment later.
