@@ -157,8 +157,8 @@ impl Passes<'_> {
         self.unlinked(&ags, &gathered.unlinked);
         if summary.unlinked > 0 && self.context.log.is_some_and(|log| log.clean) {
             self.context.faults.note(format!(
-                "{} inodes without a name wait to be freed although the journal is clean: only a kernel's recovery \
-                 would free them; xfskit does at its next writable open",
+                "{} inodes without a name wait to be freed: xfskit does that at its next writable open, a kernel only \
+                 when it recovers a dirty journal",
                 summary.unlinked
             ));
         }

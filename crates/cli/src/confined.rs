@@ -13,7 +13,7 @@ use crate::operand;
 use anyhow::{Context, Result};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use xfskit::device::{Access, FileDevice, Holder, OpenError};
 use xfskit_nbd::Address;
@@ -58,6 +58,8 @@ pub struct Plan {
     pub targets: Vec<PathBuf>,
     /// When the rest is given up.
     pub entry: Entry,
+    /// Images and logs to whose servers the server of a mount connects, where they have one.
+    pub remote: Vec<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -85,8 +87,8 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The plan of the server of a mount.
-pub fn plan_of_server() -> Plan {
+/// The plan of the server of a mount of an image, with its log where that has a device of its own.
+pub fn plan_of_server<'p>(images: impl IntoIterator<Item = &'p Path>) -> Plan {
     let offers = std::fs::read_to_string(OFFERS_RINGS).is_ok_and(|answer| answer.trim() == "Y");
     let mut needs = Needs::new(Calls::Serve(if offers { IoUring::Offered } else { IoUring::Not }));
     // Where a lone client runs, which groups a caller is in, and how many processors there are.
@@ -97,7 +99,8 @@ pub fn plan_of_server() -> Plan {
         // Another descriptor of the connection for each thread.
         ("/dev/fuse".into(), FileUse::Write),
     ];
-    Plan { needs, images: Vec::new(), targets: Vec::new(), entry: Entry::WithImages }
+    let remote = images.into_iter().map(Path::to_path_buf).collect();
+    Plan { needs, images: Vec::new(), targets: Vec::new(), entry: Entry::WithImages, remote }
 }
 
 /// From now on the program goes by this plan.
@@ -126,8 +129,12 @@ pub fn option() -> Option<&'static str> {
 pub fn before_connecting(address: &Address) -> Result<()> {
     let mut state = state();
     let Some(plan) = state.plan.as_mut().filter(|plan| plan.entry == Entry::WithImages) else { return Ok(()) };
-    network::remember_credentials(address)?;
-    allow_connection(&mut plan.needs, address);
+    // Of all servers at once: what is asked for later is not allowed.
+    let others = plan.remote.iter().map(|image| network::address(image)).collect::<Result<Vec<_>, _>>()?;
+    for address in others.iter().flatten().chain([address]) {
+        network::remember_credentials(address)?;
+        allow_connection(&mut plan.needs, address);
+    }
     confine(&mut state)
 }
 

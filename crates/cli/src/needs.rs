@@ -230,7 +230,7 @@ impl Plan {
             // The library that pretends may connect to its server with its first question.
             let _ = std::fs::metadata("/");
         }
-        Self { needs, images, targets: Vec::new(), entry: Entry::BeforeImages }
+        Self { needs, images, targets: Vec::new(), entry: Entry::BeforeImages, remote: Vec::new() }
     }
 
     /// Handles trees of the host.

@@ -105,6 +105,42 @@ fn an_image_on_a_server_is_read_and_written() {
 }
 
 /// A server that names no sizes takes blocks of 512 bytes.
+/// A server gives up its rights before it connects, and its threads cannot get them back for the second one.
+#[test]
+fn an_image_and_its_log_may_be_on_two_servers() {
+    if !has("nbdkit") || common::mounts::prepared().is_none() {
+        return;
+    }
+    let scratch = scratch();
+    let (image, log) = (scratch.file("disk.img"), scratch.file("log.img"));
+    fs::File::create(&log).unwrap().set_len(64 << 20).unwrap();
+    ok(&format!("mkfs -q --small --size 300M IMAGE -l logdev={},size=64m", log.display()), &image);
+    let serve = |image: &Path| {
+        // A port that is free now, and hardly taken until the server has it.
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut command = Command::new("nbdkit");
+        command.args(["-f", "-i", "127.0.0.1", "-p", &port.to_string(), "file"]).arg(image);
+        let child = command.stderr(Stdio::null()).spawn().unwrap();
+        let began = Instant::now();
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(began.elapsed() < Duration::from_secs(30), "{command:?} does not listen");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Server { child, address: format!("nbd://127.0.0.1:{port}").into() }
+    };
+    let (disk, journal) = (serve(&image), serve(&log));
+    let dir = scratch.file("mount");
+    fs::create_dir(&dir).unwrap();
+    let options = format!("logdev={}", journal.address.display());
+    ok(&format!("mount --others-kept-out -o {options} IMAGE {}", dir.display()), &disk.address);
+    fs::write(dir.join("file"), b"on two servers").unwrap();
+    fs::File::open(dir.join("file")).unwrap().sync_all().unwrap();
+    ok("umount IMAGE", &dir);
+    drop((disk, journal));
+    let listed = ok(&format!("cat --logdev {} IMAGE /file", log.display()), &image);
+    assert_eq!(listed, "on two servers");
+}
+
 #[test]
 fn a_file_grows_by_parts_of_a_block() {
     if !has("nbdkit") {

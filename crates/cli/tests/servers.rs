@@ -248,6 +248,52 @@ fn a_commit_that_fails_is_reported_at_once_and_by_umount() {
     assert!(code == 1 && message.contains("could not be closed"), "{message}");
 }
 
+/// No commit by time says so here.
+#[test]
+fn the_figures_say_that_the_filesystem_is_shut_down() {
+    let Some(at) = prepared() else { return };
+    at.line("mount -o commit=0,errortag=logiodone IMAGE DIR");
+    let shut_down = || {
+        let stats: serde_json::Value = serde_json::from_str(&at.line("--json stats DIR")).unwrap();
+        stats["state"]["shut_down"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(shut_down(), "");
+    let file = File::create(at.dir.join("file")).unwrap();
+    file.sync_all().unwrap_err();
+    assert!(shut_down().contains("shut down"), "{}", shut_down());
+    drop(file);
+    fails(&format!("umount {}", at.dir.display()), &at.image);
+}
+
+/// The kernel makes no request for these options but the writes'; the server must not leave them to the next commit.
+#[test]
+fn what_is_done_to_directories_is_durable_at_once_where_that_is_asked_for() {
+    for (options, is_durable) in [("dirsync", true), ("sync", true), ("async,commit=0", false), ("sync,async", false)] {
+        let Some(at) = prepared() else { return };
+        at.line(&format!("mount -o {options} IMAGE DIR"));
+        fs::create_dir(at.dir.join("old")).unwrap();
+        File::open(at.dir.join("old")).unwrap().sync_all().unwrap();
+        fs::rename(at.dir.join("old"), at.dir.join("new")).unwrap();
+        let server = server_of(&at.image);
+        signal(server, "-KILL");
+        wait_for_end(server);
+        fails(&format!("umount {}", at.dir.display()), &at.image);
+        let expected = if is_durable { "new\n" } else { "old\n" };
+        assert_eq!(ok("ls IMAGE", &at.image), expected, "{options}");
+    }
+}
+
+/// As with mount(8).
+#[test]
+fn of_options_that_contradict_each_other_the_last_one_counts() {
+    for (options, is_read_only) in [("ro,rw", false), ("rw,ro", true), ("ro,rw,ro", true)] {
+        let Some(at) = prepared() else { return };
+        at.line(&format!("mount -o {options} IMAGE DIR"));
+        assert_eq!(fs::write(at.dir.join("file"), "contents").is_err(), is_read_only, "{options}");
+        at.line("umount DIR");
+    }
+}
+
 #[test]
 fn umount_says_that_a_server_died() {
     let Some(at) = prepared() else { return };

@@ -69,6 +69,8 @@ impl MountSettings {
         for option in options {
             settings.apply(option).map_err(|why| Usage(format!("-o {option}: {why}")))?;
         }
+        // The kernel has each write wait then, but sends what is done to directories as it always does.
+        settings.engine.wsync |= settings.fuse.is_synchronous();
         if settings.engine.no_recovery && !settings.engine.read_only {
             return Err(Usage("-o norecovery: only together with ro".into()));
         }
@@ -85,6 +87,7 @@ impl MountSettings {
         }
         match name {
             "ro" => self.engine.read_only = true,
+            "rw" => self.engine.read_only = false,
             "norecovery" => self.engine.no_recovery = true,
             "writeback" => self.fuse.cache = WriteCache::Back,
             "nowriteback" => self.fuse.cache = WriteCache::Through,

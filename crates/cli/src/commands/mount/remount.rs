@@ -96,6 +96,10 @@ fn flags_after(before: MountFlags, lists: &[String]) -> MountFlags {
                 Some(known) => {
                     let (set, clear) = known.flags();
                     flags = (flags - clear) | set;
+                    if matches!(known, KernelOption::Sync | KernelOption::DirSync) {
+                        let why = "what is done to directories waits as before; for that, mount anew";
+                        report(&format!("warning: -o {option}: {why}"));
+                    }
                 }
                 None if is_ignored(option) || option.starts_with(LARP) => {}
                 None => report(&format!("warning: -o {option}: a remount does not change it")),

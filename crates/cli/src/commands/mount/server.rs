@@ -28,7 +28,8 @@ pub(super) fn run(args: &MountArgs, settings: MountSettings) -> Result<()> {
         rustix::stdio::dup2_stderr(&open_log(path)?).context("standard error")?;
     }
     if !settings.no_sandbox {
-        confined::plan(confined::plan_of_server());
+        let images = [Some(&args.image), settings.log_device.as_ref()];
+        confined::plan(confined::plan_of_server(images.into_iter().flatten().map(|path| path.as_path())));
     }
     let filesystem = open_to_mount(&args.image, settings.log_device.as_deref(), settings.engine)?;
     // A working directory that cannot be left stays busy; the mount works without this.

@@ -82,7 +82,7 @@ fn mount(helper: &Helper, request: Request) -> Result<(Serving, Vec<Disks>)> {
     let settings = MountSettings::parse(&args.options)?;
     verify(image, &settings)?;
     if !settings.no_sandbox {
-        confined::plan(confined::plan_of_server());
+        confined::plan(confined::plan_of_server([]));
     }
     let devices = (0..settings.fuse.session().threads).map(|_| helper.open(FUSE.as_ref(), OFlags::RDWR));
     let devices = devices.map(|device| Ok(device?.into())).collect::<io::Result<Vec<OwnedFd>>>().context(FUSE)?;
