@@ -435,3 +435,14 @@ fn errors_name_the_path_and_a_dash_is_standard_output() {
     assert!(output.status.success() && output.stdout.windows(5).any(|bytes| bytes == b"ustar"));
     assert!(!scratch.file("-").exists());
 }
+
+/// Numbers and words for sizes that cannot be meant, each with what helps.
+#[test]
+fn sizes_and_counts_that_cannot_be_meant_are_refused_with_what_can() {
+    let scratch = scratch();
+    image(&scratch);
+    refused("mkfs --size 299M DIR/new.img", "--small", &scratch);
+    refused("mkfs --size auto DIR/new.img", "only with --from", &scratch);
+    refused("mount -o errortag=roll:0 DIR/a.img DIR", "from 1 on", &scratch);
+    assert!(!scratch.file("new.img").exists());
+}

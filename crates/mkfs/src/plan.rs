@@ -78,8 +78,9 @@ fn data_blocks(options: &Options, sizes: &Sizes, device_bytes: u64) -> Result<u6
         return Err(MakeError::value("-d size", format!("{blocks}b"), format!("the device has {room} blocks")));
     }
     if blocks < min_data_bytes(options) / sizes.block {
-        let bytes = min_data_bytes(options) >> 20;
-        return Err(MakeError::Size(format!("the image would be too small: it needs at least {bytes} MiB")));
+        let mib = min_data_bytes(options) >> 20;
+        let hint = if options.allow_small { "" } else { "; --small permits smaller ones" };
+        return Err(MakeError::Size(format!("the image would be too small: it needs at least {mib} MiB{hint}")));
     }
     Ok(blocks)
 }

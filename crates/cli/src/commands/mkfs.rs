@@ -231,6 +231,9 @@ fn open_target(
     held: Option<FileDevice>,
     log: Option<&dyn BlockDevice>,
 ) -> Result<(FileDevice, bool)> {
+    if args.size.as_deref() == Some("auto") {
+        return Err(Usage("--size auto: only with --from, whose files say how much that is".into()).into());
+    }
     let size = args.size.as_deref().map(parse_size).transpose().map_err(Usage)?;
     // The size of the data section is also that of a new file.
     let size = size.or_else(|| options.data_bytes().filter(|_| held.is_none()));
