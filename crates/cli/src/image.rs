@@ -396,7 +396,8 @@ fn over(
     let opened = Volume::open_in(Arc::clone(&device) as _, log_device, options, environment);
     let opened = opened.map_err(|error| match error {
         Error::Io { .. } if losses.iter().any(|loss| matches!(loss, Loss::End { .. })) => {
-            let what = "what the journal needs lies behind the end; --norecovery looks at the rest without it";
+            let what = "what the journal needs lies behind the end; --norecovery (of a mount: -o ro,norecovery) looks \
+                        at the rest without it";
             Error::from(Corruption::new("image", "as long as the filesystem").found(what)).into()
         }
         error => {

@@ -79,7 +79,11 @@ fn find(operand: &Path) -> Result<MountEntry> {
     }
     let mut mounts = mounts_of(&operand::canonical(operand)).context("/proc/self/mountinfo")?;
     match (mounts.pop(), mounts.is_empty()) {
-        (None, _) => bail!("{}: nothing is mounted here by xfskit, and this is no image that is", path.display()),
+        (None, _) if std::fs::symlink_metadata(&path).is_err() => bail!("{}: no such folder or image", path.display()),
+        (None, _) => bail!(
+            "{}: no mount of xfskit, and no image that is mounted by this name (of a renamed one, give the folder)",
+            path.display()
+        ),
         (Some(entry), true) => Ok(entry),
         (Some(last), false) => {
             mounts.push(last);
@@ -133,7 +137,8 @@ fn detach_once(path: &Path) -> Result<(), NotDetached> {
         Err(Errno::PERM) => detach_by_helper(path),
         Err(errno) => {
             let is_busy = errno == Errno::BUSY;
-            let hint = if is_busy { "; --wait SECONDS waits for the programs that use it" } else { "" };
+            let hint = "; `fuser -vm` names the programs that use it, and --wait SECONDS waits for them";
+            let hint = if is_busy { hint } else { "" };
             let error = anyhow::anyhow!("{}: {}{hint}", path.display(), std::io::Error::from(errno));
             Err(NotDetached { error, is_busy })
         }
