@@ -80,7 +80,9 @@ fn an_image_that_is_mounted_once_is_unmounted_by_its_name() {
     std::os::unix::fs::symlink(&at.image, &link).unwrap();
     ok("umount IMAGE", &link);
     let (code, message) = fails("umount IMAGE", &at.image);
-    assert!(code == 1 && message.contains("nothing is mounted"), "{code} {message}");
+    assert!(code == 1 && message.contains("no image that is mounted"), "{code} {message}");
+    let (code, message) = fails("umount IMAGE", &at.scratch.file("missing"));
+    assert!(code == 1 && message.contains("no such folder or image"), "{code} {message}");
     fs::create_dir(&second).unwrap();
     at.line("mount -o ro IMAGE DIR");
     ok(&format!("mount -o ro IMAGE {}", second.display()), &at.image);
