@@ -130,8 +130,10 @@ pub fn before_connecting(address: &Address) -> Result<()> {
     let mut state = state();
     let Some(plan) = state.plan.as_mut().filter(|plan| plan.entry == Entry::WithImages) else { return Ok(()) };
     // Of all servers at once: what is asked for later is not allowed.
-    let others = plan.remote.iter().map(|image| network::address(image)).collect::<Result<Vec<_>, _>>()?;
-    for address in others.iter().flatten().chain([address]) {
+    let files = plan.remote.iter().flat_map(|image| operand::files(image));
+    let servers = files.map(|file| network::address(&file)).collect::<Result<Vec<_>, _>>()?;
+    let others = servers.iter().flatten().filter(|other| *other != address);
+    for address in others.chain([address]) {
         network::remember_credentials(address)?;
         allow_connection(&mut plan.needs, address);
     }

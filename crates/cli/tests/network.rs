@@ -37,6 +37,21 @@ impl Server {
         )
     }
 
+    /// By TCP.
+    fn tcp(image: &Path) -> Self {
+        // A port that is free now, and hardly taken until the server has it.
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut command = Command::new("nbdkit");
+        command.args(["-f", "-i", "127.0.0.1", "-p", &port.to_string(), "file"]).arg(image);
+        let child = command.stderr(Stdio::null()).spawn().unwrap();
+        let began = Instant::now();
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(began.elapsed() < Duration::from_secs(30), "{command:?} does not listen");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Self { child, address: format!("nbd://127.0.0.1:{port}").into() }
+    }
+
     fn nbdkit(scratch: &Scratch, image: &Path, filter: &str, parameters: &[&str]) -> Self {
         let socket = scratch.file("nbdkit.sock");
         let _ = fs::remove_file(&socket);
@@ -115,23 +130,11 @@ fn an_image_and_its_log_may_be_on_two_servers() {
     let (image, log) = (scratch.file("disk.img"), scratch.file("log.img"));
     fs::File::create(&log).unwrap().set_len(64 << 20).unwrap();
     ok(&format!("mkfs -q --small --size 300M IMAGE -l logdev={},size=64m", log.display()), &image);
-    let serve = |image: &Path| {
-        // A port that is free now, and hardly taken until the server has it.
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut command = Command::new("nbdkit");
-        command.args(["-f", "-i", "127.0.0.1", "-p", &port.to_string(), "file"]).arg(image);
-        let child = command.stderr(Stdio::null()).spawn().unwrap();
-        let began = Instant::now();
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(began.elapsed() < Duration::from_secs(30), "{command:?} does not listen");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Server { child, address: format!("nbd://127.0.0.1:{port}").into() }
-    };
-    let (disk, journal) = (serve(&image), serve(&log));
+    let (disk, journal) = (Server::tcp(&image), Server::tcp(&log));
     let dir = scratch.file("mount");
     fs::create_dir(&dir).unwrap();
-    let options = format!("logdev={}", journal.address.display());
+    // The name of a part is none of the server's.
+    let options = format!("logdev={}#whole", journal.address.display());
     ok(&format!("mount --others-kept-out -o {options} IMAGE {}", dir.display()), &disk.address);
     fs::write(dir.join("file"), b"on two servers").unwrap();
     fs::File::open(dir.join("file")).unwrap().sync_all().unwrap();
