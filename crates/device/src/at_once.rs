@@ -13,8 +13,8 @@ thread_local! {
     static PICK: RefCell<Option<Pick>> = const { RefCell::new(None) };
 }
 
-/// Lets the calling thread alone do the pieces of every [`at_once`] within `work`, one after the other. `pick` is called
-/// with the name of the work and the number of pieces that wait, and says which of them is next. For tests: what
+/// Lets the calling thread alone do the pieces of every [`at_once`] within `work`, one after the other. `pick` is
+/// called with the name of the work and the number of pieces that wait, and says which of them is next. For tests: what
 /// happens is then a function of what `pick` returns, but no piece begins before the one before it has ended.
 ///
 /// ```

@@ -104,8 +104,8 @@ pub struct Written {
     pub then: Then,
 }
 
-/// A filesystem. Node 1 is its root. Several threads call it at the same time. What it does not answer is `ENOSYS`, after which the kernel
-/// sends most kinds of requests no more.
+/// A filesystem. Node 1 is its root. Several threads call it at the same time. What it does not answer is `ENOSYS`,
+/// after which the kernel sends most kinds of requests no more.
 #[allow(unused_variables)]
 pub trait Filesystem: Send + Sync + 'static {
     /// Called once, before any other request: returns the features that the filesystem wants of those that are
@@ -237,9 +237,9 @@ pub trait Filesystem: Send + Sync + 'static {
         Err(Errno::NOSYS)
     }
 
-    /// An fsync for which [`Self::may_wait`] is true, while other requests wait. The thread that has read it calls this,
-    /// so it must not wait for the device: it begins the fsync and keeps `reply`; one thread then waits for many, and
-    /// sends their replies. A reply that is dropped is EIO.
+    /// An fsync for which [`Self::may_wait`] is true, while other requests wait. The thread that has read it calls
+    /// this, so it must not wait for the device: it begins the fsync and keeps `reply`; one thread then waits for many,
+    /// and sends their replies. A reply that is dropped is EIO.
     fn fsync_with_others(&self, node: u64, data_only: bool, reply: ReplyLater) -> WithOthers {
         WithOthers::Alone(reply)
     }

@@ -478,8 +478,8 @@ impl<F: Filesystem> Shared<F> {
         }
     }
 
-    /// Lets the filesystem answer an fsync that other requests wait beside. A panic of it is logged where it happens, and
-    /// EIO here.
+    /// Lets the filesystem answer an fsync that other requests wait beside. A panic of it is logged where it happens,
+    /// and EIO here.
     pub(crate) fn fsync_with_others(
         self: &Arc<Self>,
         node: u64,

@@ -9,8 +9,9 @@
 //! ```
 //! While all is dropped, direct writes drop their ranges too: a page may have been read before one of them was written.
 //! A read that was noted before that has locked its pages in the kernel, which waits for them before it drops them; one
-//! that comes later takes the file back to `contents`. The kernel asks the server for what it does not have, so a use of
-//! what it has is not noted: each time that contents come back, twice as many direct writes are needed for the next drop.
+//! that comes later takes the file back to `contents`. The kernel asks the server only for what it does not have, so a
+//! use of what it has is not noted: each time that contents come back, twice as many direct writes are needed for the
+//! next drop.
 //!
 //! **Blocks.** The kernel asks for the blocks of a file after it has closed it, but not after an fsync; so the server
 //! tells it to, if they are others than it knows. `blocks` of a file are those of the last fsync, when the kernel was

@@ -19,6 +19,8 @@ use xfskit_testkit::skip;
 
 const FILES: usize = 100;
 const WRITERS: usize = 16;
+/// Direct writes of a program.
+const WRITES: u64 = 50;
 
 fn figures(fixture: &Fixture) -> serde_json::Value {
     let mut value = vec![0; 64 << 10];
@@ -245,23 +247,27 @@ fn to_overwrite_and_sync_takes_two_requests() {
     assert!(others < ROUNDS / 5, "{asked:?}");
 }
 
-/// A copy that was made through the cache, and then belongs to a program that goes around it.
-#[test]
-fn direct_writes_to_a_file_that_was_cached_take_one_request_each_in_the_end() {
-    const WRITES: u64 = 50;
-    let Some(fixture) = mounted() else { return };
-    fs::write(fixture.path("file"), vec![1; WRITES as usize * 4096]).unwrap();
-    let write = || {
-        let to = format!("of={}", fixture.path("file").display());
-        let arguments = ["if=/dev/zero", &to, "bs=4k", &format!("count={WRITES}"), "conv=notrunc", "oflag=direct"];
-        let output = Command::new("dd").args(arguments).output().unwrap();
+/// Direct writes to the beginning of a file by a program, twice, the second time counted: they take no other request.
+fn direct_writes_take_no_other_request(fixture: &Fixture, program: &mut Command) {
+    let to = format!("of={}", fixture.path("file").display());
+    program.args(["if=/dev/zero", &to, "bs=4k", &format!("count={WRITES}"), "conv=notrunc", "oflag=direct"]);
+    let mut write = || {
+        let output = program.output().unwrap();
         assert!(output.status.success(), "{output:?}");
     };
     write();
-    let asked = requests_of(&fixture, write);
+    let asked = requests_of(fixture, write);
     assert_eq!(asked["write"], WRITES);
     let others: u64 = asked.values().sum::<u64>() - WRITES;
     assert!(others < WRITES / 5, "{asked:?}");
+}
+
+/// A copy that was made through the cache, and then belongs to a program that goes around it.
+#[test]
+fn direct_writes_to_a_file_that_was_cached_take_one_request_each_in_the_end() {
+    let Some(fixture) = mounted() else { return };
+    fs::write(fixture.path("file"), vec![1; WRITES as usize * 4096]).unwrap();
+    direct_writes_take_no_other_request(&fixture, &mut Command::new("dd"));
     assert_eq!(fs::read(fixture.path("file")).unwrap(), vec![0; WRITES as usize * 4096]);
 }
 
@@ -269,22 +275,11 @@ fn direct_writes_to_a_file_that_was_cached_take_one_request_each_in_the_end() {
 /// holding what it knows.
 #[test]
 fn writes_of_a_user_to_a_file_without_privileges_take_no_other_request() {
-    const WRITES: u64 = 50;
     if !rustix::process::geteuid().is_root() {
         return skip("only root may become another user");
     }
     let Some(fixture) = mounted() else { return };
     fs::write(fixture.path("file"), []).unwrap();
     fs::set_permissions(fixture.path("file"), fs::Permissions::from_mode(0o666)).unwrap();
-    let write = || {
-        let to = format!("of={}", fixture.path("file").display());
-        let arguments = ["if=/dev/zero", &to, "bs=4k", &format!("count={WRITES}"), "conv=notrunc", "oflag=direct"];
-        let output = Command::new("setpriv").args(NOBODY).arg("dd").args(arguments).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-    };
-    write();
-    let asked = requests_of(&fixture, write);
-    assert_eq!(asked["write"], WRITES);
-    let others: u64 = asked.values().sum::<u64>() - WRITES;
-    assert!(others < WRITES / 5, "{asked:?}");
+    direct_writes_take_no_other_request(&fixture, Command::new("setpriv").args(NOBODY).arg("dd"));
 }

@@ -279,39 +279,28 @@ impl Attributes {
     }
 }
 
-/// The access ACL that may have to follow a change of mode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AccessAcl {
-    /// There is none.
-    Absent,
-    /// There may be one.
-    In(Attributes),
-}
-
-impl AccessAcl {
-    /// What an inode has at the moment.
-    ///
-    /// # Errors
-    /// `Corrupt`.
-    pub(super) fn of(mount: &Mount, state: &InodeState) -> Result<Self> {
-        let key = AclKind::Access.attr(&[]);
-        let is_absent = match &state.attr {
-            None => true,
-            Some(AttrFork::Local(_)) => attr::shortform::find_in(state, &key)?.is_none(),
-            Some(AttrFork::Mapped(_)) => absent::is_known(mount, state, &key),
-        };
-        Ok(if is_absent { Self::Absent } else { Self::In(Attributes::of(state)) })
-    }
+/// Where the access ACL may be at the moment that has to follow a change of mode; `None` if there is none.
+///
+/// # Errors
+/// `Corrupt`.
+pub(super) fn access_of(mount: &Mount, state: &InodeState) -> Result<Option<Attributes>> {
+    let key = AclKind::Access.attr(&[]);
+    let is_absent = match &state.attr {
+        None => true,
+        Some(AttrFork::Local(_)) => attr::shortform::find_in(state, &key)?.is_none(),
+        Some(AttrFork::Mapped(_)) => absent::is_known(mount, state, &key),
+    };
+    Ok((!is_absent).then(|| Attributes::of(state)))
 }
 
 /// What a change of mode reserves: the access ACL may have to follow. As by the kernel, attributes that are not a
 /// user's may take reserved blocks, so that rights can be taken away on a full image.
-pub(super) fn chmod_reservation(mount: &Mount, acl: AccessAcl) -> Reservation {
+pub(super) fn chmod_reservation(mount: &Mount, acl: Option<Attributes>) -> Reservation {
     let change = reservation_of(mount.reservations.ichange);
     let value_bytes = match acl {
-        AccessAcl::Absent => return Reservation { log_count: 1, ..change },
-        AccessAcl::In(Attributes::InInode) => 1024,
-        AccessAcl::In(Attributes::InBlocks) => MAX_VALUE_BYTES,
+        None => return Reservation { log_count: 1, ..change },
+        Some(Attributes::InInode) => 1024,
+        Some(Attributes::InBlocks) => MAX_VALUE_BYTES,
     };
     let attr = update::reservation(mount, value_bytes, update::Logging::Logged).with_pool(BlockPool::Reserve);
     Reservation { log_bytes: change.log_bytes + attr.log_bytes, log_count: 1, ..attr }

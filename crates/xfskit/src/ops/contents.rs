@@ -194,8 +194,8 @@ impl Volume {
 
     /// Writes `data` at the end of a file, wherever that is by then; returns where it begins. Up to 8 MiB lie together.
     /// Of more, what other threads append may come between every 8 MiB. After an error a part of more than 8 MiB may be
-    /// in the file; after `Io`, `Shutdown`, or `NoSpace` for contents that waited in memory, all of it: look at the size
-    /// ([`Self::stat`]) before appending again.
+    /// in the file; after `Io`, `Shutdown`, or `NoSpace` for contents that waited in memory, all of it: look at the
+    /// size ([`Self::stat`]) before appending again.
     ///
     /// # Errors
     /// As [`Self::write_at`].

@@ -33,9 +33,9 @@ pub enum SyncOf {
 
 /// Fsyncs that have begun ([`Volume::begin_fsync`]), and what they still wait for.
 ///
-/// It is good for the volume that gave it, for as long as that is open. To drop it undoes nothing and waits for nothing:
-/// what was begun becomes durable with whatever is synced next. To wait for it twice does no harm. The default is that
-/// of no fsync at all.
+/// It is good for the volume that gave it, for as long as that is open. To drop it undoes nothing and waits for
+/// nothing: what was begun becomes durable with whatever is synced next. To wait for it twice does no harm. The default
+/// is that of no fsync at all.
 #[derive(Clone, Copy, Debug, Default)]
 #[must_use = "nothing is durable before Volume::await_durable"]
 pub struct SyncPoint {
@@ -173,14 +173,15 @@ impl Volume {
     /// # Errors
     /// `Stale`, `Corrupt`, `Io`.
     pub fn is_synchronous(&self, inode: InodeNumber) -> caller::Result<bool> {
-        let inode = self.mount.inode(inode)?;
-        let is_sync = inode.state_lock().read().core.flags & flags::SYNC != 0;
-        Ok(is_sync)
+        Ok(is_sync(&*self.mount.inode(inode)?))
     }
 
     /// Makes a change of contents durable, of a file whose writes are synchronous, before the call returns.
     pub(super) fn honour_sync(&self, inode: &Arc<Inode>) -> Result<()> {
-        let is_sync = inode.state_lock().read().core.flags & flags::SYNC != 0;
-        if is_sync { Ok(self.fsync(inode.number)?) } else { Ok(()) }
+        if is_sync(inode) { Ok(self.fsync(inode.number)?) } else { Ok(()) }
     }
+}
+
+fn is_sync(inode: &Inode) -> bool {
+    inode.state_lock().read().core.flags & flags::SYNC != 0
 }

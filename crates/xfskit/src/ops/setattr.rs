@@ -1,6 +1,5 @@
 //! Changes modes, owners, times and sizes.
 
-use super::acl::AccessAcl;
 use super::create::{single, take_in_write};
 use super::protected::{check_not_immutable, check_set_attr};
 use super::stat::stat_of;
@@ -90,15 +89,15 @@ impl Volume {
     /// blocks, for which nothing is reserved.
     fn try_set_attr(&self, inode: &Arc<Inode>, change: &SetAttr, caller: &Caller) -> Result<Stat> {
         let mut reservation = single(reservation_of(self.mount.reservations.ichange));
-        let mut acl = AccessAcl::Absent;
+        let mut acl = None;
         if change.permissions.is_some() {
-            acl = AccessAcl::of(&self.mount, &inode.state_lock().read())?;
+            acl = acl::access_of(&self.mount, &inode.state_lock().read())?;
             reservation = acl::chmod_reservation(&self.mount, acl);
         }
         let mut tx = self.begin(reservation)?;
         let result = (|| {
             let id = self.join(&mut tx, inode)?;
-            if change.permissions.is_some() && AccessAcl::of(&self.mount, tx.inode(id))? != acl {
+            if change.permissions.is_some() && acl::access_of(&self.mount, tx.inode(id))? != acl {
                 return Err(Error::WouldBlock);
             }
             check_set_attr(&tx.inode(id).core, change)?;

@@ -32,8 +32,8 @@ pub(super) const MAX_DIRTY_FILE_BYTES: u64 = 8 << 20;
 
 impl Volume {
     /// To be called when the last program that writes to a file has closed it: gives back the free blocks that were set
-    /// aside for its growth, and does [`Self::bring_out_if_cut`]. Nothing becomes durable. Without it the image has less
-    /// room, and a file that was emptied and written anew may be empty after a power cut.
+    /// aside for its growth, and does [`Self::bring_out_if_cut`]. Nothing becomes durable. Without it the image has
+    /// less room, and a file that was emptied and written anew may be empty after a power cut.
     pub fn finish_writing(&self, inode: InodeNumber) {
         self.bring_out_if_cut(inode);
         space::alloc::close_windows(&self.mount, inode);
@@ -41,8 +41,8 @@ impl Volume {
 
     /// Writes out what waits in memory of a file that was made shorter since it was last synced (the kernel's
     /// `XFS_ITRUNCATED`); of another file nothing. For a caller that does not hear when a program closes a file, and
-    /// calls this after each write instead of [`Self::finish_writing`]. The contents are not durable then, but become so
-    /// with whatever is synced next. What cannot be written out goes on waiting, and an fsync reports it.
+    /// calls this after each write instead of [`Self::finish_writing`]. The contents are not durable then, but become
+    /// so with whatever is synced next. What cannot be written out goes on waiting, and an fsync reports it.
     /// [`Self::write_keeping_times`] does this itself.
     pub fn bring_out_if_cut(&self, inode: InodeNumber) {
         if let Some(inode) = self.mount.inodes.find(inode) {
