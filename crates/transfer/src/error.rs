@@ -147,10 +147,23 @@ impl TransferError {
     }
 }
 
-/// A path for messages.
-pub(crate) fn shown(path: &[u8]) -> String {
-    if path.is_empty() { ".".into() } else { String::from_utf8_lossy(path).into_owned() }
+/// A path for messages. One that no program could be given is shown without its middle: a tree may be as deep as its
+/// image is large, and each of its folders may be the subject of a message.
+pub fn shown(path: &[u8]) -> String {
+    if path.is_empty() {
+        return ".".into();
+    }
+    if path.len() < LONGEST_SHOWN_BYTES {
+        return String::from_utf8_lossy(path).into_owned();
+    }
+    let (first, last) = (&path[..LONGEST_SHOWN_BYTES / 2], &path[path.len() - LONGEST_SHOWN_BYTES / 2..]);
+    let left_out = path.len() - LONGEST_SHOWN_BYTES / 2 * 2;
+    let (first, last) = (String::from_utf8_lossy(first), String::from_utf8_lossy(last));
+    format!("{first}[... {left_out} bytes ...]{last}")
 }
+
+/// PATH_MAX of Linux.
+const LONGEST_SHOWN_BYTES: usize = 4096;
 
 /// Adds the operation and the file of the host to an error.
 pub(crate) fn host<'a, E: Into<io::Error>>(path: &'a [u8], what: &'static str) -> impl FnOnce(E) -> TransferError + 'a {

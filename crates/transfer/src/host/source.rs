@@ -4,6 +4,7 @@ use super::attributes::{AttributeReader, Handle};
 use super::contents;
 use crate::error::{Losses, Result, TransferError, host, shown};
 use crate::event::{Contents, Event, Kind, MAX_INLINE_BYTES, Meta, Node, join};
+use crate::paths::{PathId, Paths};
 use crate::pipe::{LeaveOut, Outlet, Sort, Source};
 use crate::whiteout::OverLinks;
 use rustix::fd::{AsFd, OwnedFd};
@@ -42,7 +43,8 @@ enum Start {
 /// The state of a walk.
 struct Walk<'a> {
     /// The first name of each file that has several, by device and inode.
-    links: HashMap<(u64, u64), Vec<u8>>,
+    links: HashMap<(u64, u64), PathId>,
+    paths: Paths,
     reader: AttributeReader,
     list: Vec<MaybeUninit<u8>>,
     losses: Losses,
@@ -88,6 +90,7 @@ impl<'a> HostSource<'a> {
     fn of(start: Start, prefix: &[u8], recursive: bool) -> Self {
         let walk = Walk {
             links: HashMap::new(),
+            paths: Paths::default(),
             reader: AttributeReader::new(),
             list: vec![MaybeUninit::uninit(); LIST_BYTES],
             losses: Losses::default(),
@@ -338,9 +341,9 @@ impl Walk<'_> {
             return None;
         }
         let key = (stat.st_dev, stat.st_ino);
-        let first = self.links.get(&key).cloned();
+        let first = self.links.get(&key).map(|&first| self.paths.get(first));
         if first.is_none() {
-            self.links.insert(key, path.to_vec());
+            self.links.insert(key, self.paths.keep(path));
         }
         first
     }

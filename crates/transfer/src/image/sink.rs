@@ -9,6 +9,7 @@ use crate::error::{Losses, Result, TransferError, image, shown};
 use crate::event::{Contents, Hidden, Kind, Meta, Node, split};
 use crate::image::layer::LayerPaths;
 use crate::image::reader::meta_of;
+use crate::paths::{PathId, Paths};
 use crate::pipe::{Existing, Sink};
 use crate::whiteout::{OverLinks, Whiteouts};
 use std::collections::HashMap;
@@ -35,6 +36,9 @@ pub struct ImageSink<'a> {
     recent: (Vec<u8>, Dir),
     /// Directories that were sent, with the attributes that they get last.
     unfinished: HashMap<InodeNumber, Unfinished>,
+    paths: Paths,
+    /// The number of directories that were sent.
+    sent_dirs: u64,
     open: Option<OpenFile>,
     /// Small files of one directory, to be made together.
     small: Vec<(Node, Vec<u8>)>,
@@ -57,7 +61,9 @@ pub(super) struct Dir {
 
 /// A directory that gets its attributes last.
 struct Unfinished {
-    path: Vec<u8>,
+    /// How many were sent before it.
+    order: u64,
+    path: PathId,
     meta: Meta,
     inherits: bool,
 }
@@ -104,6 +110,8 @@ impl<'a> ImageSink<'a> {
             dirs: HashMap::new(),
             recent,
             unfinished: HashMap::new(),
+            paths: Paths::default(),
+            sent_dirs: 0,
             open: None,
             small: Vec::new(),
             temporaries: 0,
@@ -210,8 +218,9 @@ impl<'a> ImageSink<'a> {
             dir
         };
         if !was_there || !self.existing.keeps() {
-            let Node { path, meta, .. } = node;
-            self.unfinished.insert(dir.inode, Unfinished { path, meta, inherits: dir.has_default_acl });
+            let (path, order, inherits) = (self.paths.keep(&node.path), self.sent_dirs, dir.has_default_acl);
+            self.sent_dirs += 1;
+            self.unfinished.insert(dir.inode, Unfinished { order, path, meta: node.meta, inherits });
         }
         Ok(())
     }
@@ -474,10 +483,11 @@ impl Sink for ImageSink<'_> {
 
     fn finish(&mut self) -> Result<()> {
         self.make_small()?;
-        // The order of paths, in which the image does not depend on that of a hash.
+        // The order in which they were sent: the image does not depend on that of a hash.
         let mut unfinished: Vec<_> = std::mem::take(&mut self.unfinished).into_iter().collect();
-        unfinished.sort_unstable_by(|a, b| a.1.path.cmp(&b.1.path));
-        for (inode, Unfinished { path, meta, inherits }) in unfinished {
+        unfinished.sort_unstable_by_key(|(_, directory)| directory.order);
+        for (inode, Unfinished { path, meta, inherits, .. }) in unfinished {
+            let path = self.paths.get(path);
             let stat = self.filesystem.stat(inode).map_err(image(&path))?;
             self.set_attributes(&stat, &meta, inherits, &path)?;
         }
