@@ -185,10 +185,10 @@ impl Failures {
         if self.done && codes.clone().any(is_unreadable) { Some(DAMAGED) } else { codes.next() }
     }
 
-    /// The messages, to be printed one by one.
-    pub fn messages(&self) -> impl Iterator<Item = String> + '_ {
-        let more = (self.more > 0).then(|| format!("and {} more errors", self.more));
-        self.errors.iter().map(message).chain(more)
+    /// The messages, to be printed one by one, each with its exit code.
+    pub fn messages(&self) -> impl Iterator<Item = (String, u8)> + '_ {
+        let more = (self.more > 0).then(|| (format!("and {} more errors", self.more), FAILED));
+        self.errors.iter().map(|error| (message(error), code(error))).chain(more)
     }
 }
 
@@ -196,7 +196,7 @@ impl std::error::Error for Failures {}
 
 impl std::fmt::Display for Failures {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.messages().collect::<Vec<_>>().join("; "))
+        f.write_str(&self.messages().map(|(message, _)| message).collect::<Vec<_>>().join("; "))
     }
 }
 

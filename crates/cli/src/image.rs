@@ -222,9 +222,9 @@ fn tell_of_recovery(image: &Path, filesystem: &Volume) {
     }
     match filesystem.recovery_report() {
         Some(report) if filesystem.options().read_only => {
-            screen::report(&format!("{name}: {report}, in memory: the image stays as it is"));
+            screen::note(&format!("{name}: {report}, in memory: the image stays as it is"));
         }
-        Some(report) => screen::report(&format!("{name}: {report}")),
+        Some(report) => screen::note(&format!("{name}: {report}")),
         None => {}
     }
 }

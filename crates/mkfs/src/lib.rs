@@ -36,5 +36,5 @@ pub use error::MakeError;
 pub use existing::{Extent, disk_format, existing_format, first_data, known_contents};
 pub use make::{make, plan, set_aside, verify};
 pub use options::{AgLayout, Autofsck, InodeSize, LogLocation, LogStripe, Options, Size, Stripe};
-pub use readers::Reader;
+pub use readers::{Reader, reader_names};
 pub use signatures::{MBR, TAR, XFS};

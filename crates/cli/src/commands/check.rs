@@ -5,10 +5,8 @@ use crate::exit::{self, Reported, message};
 use crate::image::{named, open_log, open_to_look, open_without_lock};
 use crate::screen::{self, end, say};
 use anyhow::Result;
-use clap::error::{ContextKind, ContextValue, ErrorKind};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use xfskit::device::{Access, BlockDevice};
@@ -21,72 +19,6 @@ const FAULTS: u8 = 1;
 const DIRTY: u8 = 4;
 const FAILED: u8 = 8;
 const USAGE: u8 = 16;
-/// The exit code of every other command when its output cannot be written.
-const NOT_WRITTEN: u8 = 1;
-/// The exit code of clap.
-const CLAP_USAGE: i32 = 2;
-
-/// Prints what is wrong with the arguments. Returns the exit code, which for this command differs from that of others.
-pub fn usage_code(mut error: clap::Error) -> ExitCode {
-    correct_tip(&mut error);
-    name_the_build(&mut error);
-    let printed = error.print().and_then(|()| end());
-    let is_check =
-        std::env::args_os().skip(1).find(|argument| argument != "--json").is_some_and(|first| first == "check");
-    match error.exit_code() {
-        CLAP_USAGE if is_check => ExitCode::from(USAGE),
-        // Help and version go to standard output. A reader that closes the pipe has read enough of them.
-        0 => match printed {
-            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-                screen::report(&format!("standard output: {error}"));
-                ExitCode::from(if is_check { FAILED } else { NOT_WRITTEN })
-            }
-            _ => ExitCode::SUCCESS,
-        },
-        code => ExitCode::from(code as u8),
-    }
-}
-
-/// Options of other programs that people may try, and what to use instead.
-const OTHERS: [(&str, &str, &str); 8] = [
-    ("mkfs", "-K", "leave it out: nothing is discarded anyway"),
-    ("mkfs", "-N", "there is no dry run: a new image file shows what would be made"),
-    ("mkfs", "-p", "--from FOLDER fills the image"),
-    ("mkfs", "-r", "realtime devices are not supported"),
-    ("ln", "-n", "a name that is given is never followed"),
-    ("touch", "-a", "both times are set"),
-    ("touch", "-t", "-d takes dates, as in 2026-01-31 12:00:00"),
-    ("tree", "-a", "all names are shown anyway"),
-];
-
-/// The parser's own tip takes an unknown option for a path, which it hardly ever is.
-fn correct_tip(error: &mut clap::Error) {
-    if error.kind() != ErrorKind::UnknownArgument {
-        return;
-    }
-    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg).cloned() else { return };
-    let command = std::env::args().find(|word| OTHERS.iter().any(|(command, ..)| command == word));
-    let tip = OTHERS.iter().find(|(of, name, _)| command.as_deref() == Some(*of) && option == *name);
-    match tip {
-        Some((.., tip)) => error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![(*tip).into()])),
-        None => error.remove(ContextKind::Suggested),
-    };
-}
-
-/// Commands that only a build with the feature `bench` has.
-const MEASURING: [&str; 2] = ["bench", "crash-test"];
-const WITH_MEASURING: &str = "it is in builds that measure: 'cargo install xfskit-cli --features bench', or in \
-                              the source 'make bench' and 'make crash'";
-
-/// A command that this build leaves out is not taken for a slip of another one's name.
-fn name_the_build(error: &mut clap::Error) {
-    if let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand)
-        && MEASURING.contains(&name.as_str())
-    {
-        error.remove(ContextKind::SuggestedSubcommand);
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![WITH_MEASURING.into()]));
-    }
-}
 
 /// Runs the command.
 pub fn run(args: &CheckArgs, as_json: bool) -> Result<()> {
@@ -110,8 +42,9 @@ pub fn run(args: &CheckArgs, as_json: bool) -> Result<()> {
             }
         }
         Err(error) => {
-            screen::report(&message(&error));
-            if exit::code(&error) == exit::USAGE { USAGE } else { FAILED }
+            let code = if exit::code(&error) == exit::USAGE { USAGE } else { FAILED };
+            screen::report_error(&message(&error), code);
+            code
         }
     };
     Err(Reported(code).into())

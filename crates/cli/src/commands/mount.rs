@@ -23,6 +23,7 @@ pub use options::{MountSettings, parse_logging};
 
 use crate::args::MountArgs;
 use crate::exit::{Reported, Usage};
+use crate::screen;
 use anyhow::{Context, Result, bail};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write, stdout};
@@ -72,11 +73,11 @@ fn start_parent(args: &MountArgs) -> Result<()> {
     let mut command = this_program(args, &["--server"])?;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut server = command.spawn().context("starting the server")?;
-    let (Some(mut output), Some(mut errors)) = (server.stdout.take(), server.stderr.take()) else {
+    let (Some(mut output), Some(errors)) = (server.stdout.take(), server.stderr.take()) else {
         bail!("the server has no output");
     };
     // Both pipes end when the server closes them: when it is ready, or when it ends.
-    let forward = std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::stderr()));
+    let forward = std::thread::spawn(move || screen::forward_errors(errors));
     let mut answer = String::new();
     output.read_to_string(&mut answer).context("the server's answer")?;
     // An error of standard error cannot be reported.

@@ -7,7 +7,7 @@ use crate::args::MountArgs;
 use crate::confined;
 use crate::exit;
 use crate::image::open_to_mount;
-use crate::screen::report;
+use crate::screen::{ServerLog, report};
 use crate::syslog::SystemLog;
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -82,7 +82,7 @@ fn begin_logging(args: &MountArgs, connection: &Connection) {
         log.with_ansi(false).with_writer(SystemLog::new(connection.clone())).init();
     } else {
         // Messages that standard error refuses are lost: a report of that would go to standard error too.
-        log.log_internal_errors(false).with_writer(std::io::stderr).init();
+        log.log_internal_errors(false).with_writer(ServerLog).init();
     }
 }
 
