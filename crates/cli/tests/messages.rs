@@ -226,11 +226,18 @@ fn progress_of_what_was_measured_has_a_percentage() {
     let drawn_after = |after: &str, size: &str| {
         let own = env!("CARGO_BIN_EXE_xfskit");
         let line = format!("stty cols 120; {own} mkfs -f -q {size} --from {} {}", folder.display(), image.display());
-        let output = Command::new("script").args(["-qec", &line, "/dev/null"]).env("TERM", "xterm").env("XFSKIT_PROGRESS_AFTER", after).output().unwrap();
+        let output = Command::new("script")
+            .args(["-qec", &line, "/dev/null"])
+            .env("TERM", "xterm")
+            .env("XFSKIT_PROGRESS_AFTER", after)
+            .output()
+            .unwrap();
         assert!(output.status.success());
         String::from_utf8(output.stdout).unwrap()
     };
     assert_eq!(drawn_after("60000", ""), "", "short work shows nothing");
+    // Into a file that exists a tree is not measured.
+    fs::remove_file(&image).unwrap();
     let drawn = |size: &str| drawn_after("0", size);
     let known = drawn("");
     let parts = ["%, ", " of 3000 files", " files/s", "B/s", " left"];
