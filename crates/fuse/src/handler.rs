@@ -23,7 +23,7 @@ use xfskit_fuse_session::request::{
 };
 use xfskit_fuse_session::{
     Answer, Attr, Entry, Errno, Features, Filesystem, Listing, ListingPlus, OpenFlags, Opened, QUESTION, ReplyLater,
-    Then, Version, WithOthers, Work, WriteFlags, Written, question_in,
+    Then, Version, WithOthers, Work, WriteFlags, question_in,
 };
 
 /// The mode bits of a file whose set-group-ID bit stays only for members of its group: set-group-ID, and executable by
@@ -128,34 +128,6 @@ impl Handler {
         let is_late = self.cache == WriteCache::Back && flags.contains(WriteFlags::CACHE);
         if is_late { TimeKeeper::Kernel } else { TimeKeeper::Engine }
     }
-
-    /// What else a write takes: the kernel's cache must not show what the image does not contain.
-    fn after_write(&self, node: u64, write: &Write<'_>, result: Answer<()>) -> Then {
-        let server = || Arc::clone(&self.server);
-        let is_late = write.flags.contains(WriteFlags::CACHE);
-        if goes_around_cache(write) {
-            // The kernel drops the range when such a write begins, but not after an asynchronous one: data that was
-            // read meanwhile would stay in the cache.
-            let (server, offset, length) = (server(), write.offset, write.data.len());
-            return match self.server.cached.note_direct_write(node) {
-                Drop::Nothing => Then::Nothing,
-                Drop::Range => Then::BeforeReply(Box::new(move || server.forget_range(node, offset, length))),
-                Drop::All => Then::BeforeReply(Box::new(move || {
-                    server.forget_contents(node);
-                    server.cached.note_dropped(node);
-                })),
-            };
-        }
-        match result {
-            // The program that wrote the data has continued: its next write must get the error. Dropping the contents
-            // waits for the pages that this request has sent.
-            Err(error) if is_late && self.server.refuse(node, error) => {
-                let server = server();
-                Then::AfterReply(Box::new(move || server.forget_contents(node)))
-            }
-            _ => Then::Nothing,
-        }
-    }
 }
 
 /// Whether a program writes by `O_DIRECT`, and not the kernel what it has in its cache.
@@ -210,6 +182,15 @@ impl Filesystem for Handler {
             Operation::Lseek { .. } => true,
             _ => false,
         }
+    }
+
+    fn names_lost(&self) -> Option<u64> {
+        self.with(|fs| Ok(fs.has_nameless().then(|| fs.count_nameless()))).ok().flatten()
+    }
+
+    fn take_space(&self) {
+        // What is not freed now is freed later, and the conversion reports damage.
+        let _ = self.with(Volume::free_nameless);
     }
 
     fn lookup(&self, _: &Requester, dir: u64, name: &[u8]) -> Answer<Entry> {
@@ -386,7 +367,7 @@ impl Filesystem for Handler {
         self.with(|fs| fs.read_at(number, read.offset, out))
     }
 
-    fn write(&self, requester: &Requester, node: u64, write: &Write<'_>) -> Written {
+    fn write(&self, requester: &Requester, node: u64, write: &Write<'_>) -> Answer<u32> {
         let number = self.server.inode(node);
         let privileged = write.flags.contains(WriteFlags::KILL_SUIDGID);
         let keeper = self.keeper(write.flags);
@@ -407,7 +388,35 @@ impl Filesystem for Handler {
             }
             contents::write(fs, number, write, keeper)
         });
-        Written { result: result.map(|written| written as u32), then: self.after_write(node, write, result.map(drop)) }
+        result.map(|written| written as u32)
+    }
+
+    /// What else a write takes: the kernel's cache must not show what the image does not contain.
+    fn after_write(&self, node: u64, write: &Write<'_>, result: Answer<u32>) -> Then {
+        let server = || Arc::clone(&self.server);
+        let is_late = write.flags.contains(WriteFlags::CACHE);
+        if goes_around_cache(write) {
+            // The kernel drops the range when such a write begins, but not after an asynchronous one: data that was
+            // read meanwhile would stay in the cache.
+            let (server, offset, length) = (server(), write.offset, write.data.len());
+            return match self.server.cached.note_direct_write(node) {
+                Drop::Nothing => Then::Nothing,
+                Drop::Range => Then::BeforeReply(Box::new(move || server.forget_range(node, offset, length))),
+                Drop::All => Then::BeforeReply(Box::new(move || {
+                    server.forget_contents(node);
+                    server.cached.note_dropped(node);
+                })),
+            };
+        }
+        match result {
+            // The program that wrote the data has continued: its next write must get the error. Dropping the contents
+            // waits for the pages that this request has sent.
+            Err(error) if is_late && self.server.refuse(node, error) => {
+                let server = server();
+                Then::AfterReply(Box::new(move || server.forget_contents(node)))
+            }
+            _ => Then::Nothing,
+        }
     }
 
     fn readdir(&self, node: u64, offset: u64, listing: &mut Listing<'_>) -> Answer<()> {
