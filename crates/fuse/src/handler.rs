@@ -6,7 +6,7 @@ use crate::caller::{owner, with_groups};
 use crate::contents::{self, TimeKeeper};
 use crate::convert::{absent, attr, caller, entry, entry_of_root, new_file, set_attr, statx};
 use crate::flags;
-use crate::options::{WriteCache, features};
+use crate::options::{Opens, Options, WriteCache, features};
 use crate::privileges;
 use crate::readdir;
 use crate::server::Server;
@@ -46,6 +46,7 @@ const NAME_BYTES: u32 = 255;
 pub(crate) struct Handler {
     server: Arc<Server>,
     cache: WriteCache,
+    opens: Opens,
     /// The kernel clears the set-group-ID bit of new files whose creator is not in the group.
     kernel_decides_groups: bool,
     /// Which side sets the times of a file on fallocate.
@@ -57,10 +58,11 @@ pub(crate) struct Handler {
 }
 
 impl Handler {
-    pub(crate) fn new(server: Arc<Server>, cache: WriteCache) -> Self {
+    pub(crate) fn new(server: Arc<Server>, options: &Options) -> Self {
+        let (cache, opens) = (options.cache, options.opens);
         let allocation_keeper = TimeKeeper::Engine;
         let offered = Features::empty();
-        Self { server, cache, kernel_decides_groups: false, allocation_keeper, offered, syncs: Arc::default() }
+        Self { server, cache, opens, kernel_decides_groups: false, allocation_keeper, offered, syncs: Arc::default() }
     }
 
     fn with<T>(&self, action: impl FnOnce(&Volume) -> Result<T>) -> Answer<T> {
@@ -95,6 +97,11 @@ impl Handler {
             None if self.kernel_decides_groups => Ok(caller(requester, vec![fs.stat(dir)?.gid])),
             None => Ok(with_groups(requester)),
         }
+    }
+
+    /// Whether the kernel opens files without asking.
+    fn are_opens_silent(&self) -> bool {
+        self.opens == Opens::Silent && self.offered.contains(Features::NO_OPEN_SUPPORT)
     }
 
     fn make(&self, requester: &Requester, dir: u64, new: &NewNode<'_>) -> Answer<Entry> {
@@ -161,7 +168,7 @@ impl Filesystem for Handler {
     fn init(&mut self, offered: Features, version: Version) -> Features {
         self.offered = offered;
         self.kernel_decides_groups = version >= LINUX_6_1;
-        let wanted = features(offered, self.cache);
+        let wanted = features(offered, self.cache, self.opens);
         let keeps_times = self.kernel_decides_groups && wanted.contains(Features::WRITEBACK_CACHE);
         self.allocation_keeper = if keeps_times { TimeKeeper::Kernel } else { TimeKeeper::Engine };
         wanted
@@ -293,7 +300,7 @@ impl Filesystem for Handler {
 
     /// Where opens need no request, neither does the close of a file that mknod has made; this would cost one.
     fn create(&self, requester: &Requester, dir: u64, new: &NewNode<'_>) -> Answer<(Entry, Opened)> {
-        if self.offered.contains(Features::NO_OPEN_SUPPORT) {
+        if self.are_opens_silent() {
             return Err(Errno::NOSYS);
         }
         Ok((self.make(requester, dir, new)?, opened(OpenFlags::empty())))
@@ -344,11 +351,13 @@ impl Filesystem for Handler {
         self.entry(|fs| fs.link(dir, name, number, &Caller::root()))
     }
 
-    fn open(&self, _: u64, _: u32) -> Answer<Opened> {
-        match self.offered.contains(Features::NO_OPEN_SUPPORT) {
-            true => Err(Errno::NOSYS),
-            false => Ok(opened(OpenFlags::KEEP_CACHE)),
+    fn open(&self, node: u64, open_flags: u32) -> Answer<Opened> {
+        if self.are_opens_silent() {
+            return Err(Errno::NOSYS);
         }
+        let number = self.server.inode(node);
+        self.with(|fs| flags::verify_open(fs, number, open_flags))?;
+        Ok(opened(OpenFlags::KEEP_CACHE))
     }
 
     fn opendir(&self, _: u64, _: u32) -> Answer<Opened> {
@@ -523,8 +532,11 @@ impl Filesystem for Handler {
         }
         let number = self.server.inode(node);
         let answer = self.with(|fs| flags::ioctl(fs, number, ioctl.command, ioctl.data, requester))?;
-        // The ioctl changes ctime, and another project clears bits of the mode.
-        self.server.forget_attributes(node);
+        if flags::changes(ioctl.command) {
+            // It changes ctime, and another project clears bits of the mode.
+            self.server.forget_attributes(node);
+            self.server.forget_when_unused(node);
+        }
         Ok(answer)
     }
 
