@@ -18,7 +18,8 @@ use std::time::Duration;
 const STAT_BYTES: usize = 1024;
 /// Bytes of a thread's line of times, at most: three numbers.
 const SCHEDSTAT_BYTES: usize = 128;
-/// Place of the processor behind the name.
+/// Places of the state and of the processor behind the name.
+const STATE_FIELD: usize = 0;
 const PROCESSOR_FIELD: usize = 36;
 
 /// A thread's claim to a processor that others want too.
@@ -121,16 +122,24 @@ impl Watched {
 
     /// The processor on which it runs, or ran last; `None` when it has ended.
     pub(crate) fn processor(&self) -> Option<usize> {
+        self.field(PROCESSOR_FIELD)?.parse().ok()
+    }
+
+    /// Whether it waits for an event that a signal would end; `None` when it has ended.
+    pub(crate) fn is_asleep(&self) -> Option<bool> {
+        Some(self.field(STATE_FIELD)? == "S")
+    }
+
+    /// A field behind the name.
+    fn field(&self, number: usize) -> Option<String> {
         let mut line = [0; STAT_BYTES];
         let length = self.stat.read_at(&mut line, 0).ok()?;
         // The name may hold any byte, and stands in parentheses.
         let end_of_name = line[..length].iter().rposition(|byte| *byte == b')')?;
         let fields = std::str::from_utf8(&line[end_of_name + 1..length]).ok()?;
-        fields.split_ascii_whitespace().nth(PROCESSOR_FIELD)?.parse().ok()
+        fields.split_ascii_whitespace().nth(number).map(str::to_owned)
     }
-}
 
-impl Watched {
     /// What it has used; `None` when it has ended, or this kernel does not count that.
     pub(crate) fn usage(&self) -> Option<Usage> {
         let mut line = [0; SCHEDSTAT_BYTES];

@@ -43,6 +43,7 @@ mod server;
 mod session;
 mod stats;
 mod sync_group;
+mod unused;
 mod virtual_xattrs;
 
 pub use attach::{Attached, attach};
@@ -50,7 +51,7 @@ pub use clock::KernelClock;
 pub use ending::{Ending, Watch};
 pub use mountinfo::{MountEntry, is_mounted, mount_around, mount_at, mount_of_root, mounts_of};
 pub use mounting::Mounting;
-pub use options::{KernelOption, Options, WriteCache, features};
+pub use options::{KernelOption, Opens, Options, WriteCache, features};
 pub use session::{MountError, Served, Serving, Session, Unmounted, Unmounter, serve, unmount};
 pub use virtual_xattrs::{
     LARP_XATTR, PARENTS_XATTR, PATHS_XATTR, STATS_XATTR, SUPERBLOCK_XATTR, inode_at, make_durable, set_label, trim,

@@ -151,7 +151,7 @@ pub fn serve(filesystem: Volume, connection: OwnedFd, options: &Options) -> Resu
 }
 
 fn serve_connection(server: &Arc<Server>, connection: OwnedFd, options: &Options) -> io::Result<()> {
-    let handler = Handler::new(Arc::clone(server), options.cache);
+    let handler = Handler::new(Arc::clone(server), options);
     let config = fuse::Config { threads: 1, ..options.session() };
     let session = fuse::Session::begin(handler, connection, config)?;
     server.set_session(session.notifier(), session.counters());
@@ -233,7 +233,7 @@ impl Serving {
         options: &Options,
     ) -> Result<Self, MountError> {
         let server = Arc::new(Server::new(filesystem));
-        let handler = Handler::new(Arc::clone(&server), options.cache);
+        let handler = Handler::new(Arc::clone(&server), options);
         let session = match fuse::Session::begin(handler, connection, options.session()) {
             Ok(session) => session,
             Err(error) => {

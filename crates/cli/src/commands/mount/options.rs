@@ -5,7 +5,7 @@ use crate::text::parse_size;
 use std::path::PathBuf;
 use xfskit::volume::{AttrLogging, AttrPath, Discard, MountOptions};
 use xfskit_fuse::protocol::Placement;
-use xfskit_fuse::{KernelOption, Options, WriteCache};
+use xfskit_fuse::{KernelOption, Opens, Options, WriteCache};
 
 /// Options that mount(8) and fstab add and that have no meaning for a server.
 const IGNORED: [&str; 26] = [
@@ -93,6 +93,7 @@ impl MountSettings {
             "nowriteback" => self.fuse.cache = WriteCache::Through,
             "allow_other" => self.fuse.allow_other = true,
             "allow_root" => self.fuse.allow_root = true,
+            "checkopen" => self.fuse.opens = Opens::Checked,
             "nosandbox" => self.no_sandbox = true,
             "auto_unmount" => self.fuse.auto_unmount = true,
             _ if IGNORED.contains(&name) || name.starts_with("x-") => {}
