@@ -194,10 +194,9 @@ fn a_bad_source_leaves_nothing_behind() {
     let long = format!("--transform=s/file/{}/", "x".repeat(256));
     let mut damaged = good.clone();
     damaged[512 + 100] ^= 1;
-    let cases: [(&str, Vec<u8>, i32, &str); 10] = [
+    let cases: [(&str, Vec<u8>, i32, &str); 9] = [
         ("cut within a file", good[..40_000].to_vec(), 5, "cut short"),
         ("cut within a header", good[..700].to_vec(), 5, "cut short"),
-        ("cut before its end mark", good[..512].to_vec(), 5, "cut short"),
         ("empty", Vec::new(), 5, "cut short"),
         ("damaged", damaged, 5, "checksum"),
         ("compressed and damaged", b"\x1f\x8b\x08\0".repeat(200), 5, "gzip: corrupt"),

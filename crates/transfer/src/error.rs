@@ -224,6 +224,10 @@ pub struct Losses {
     pub sockets: LeftOut,
     /// Names whose leading slash was dropped.
     pub absolute: LeftOut,
+    /// Files of an archive whose type is unknown, taken as regular files.
+    pub unknown_types: LeftOut,
+    /// Archives that have no end mark, and may have been cut short behind a file.
+    pub unmarked: LeftOut,
     /// The image itself, if it lies in the folder that it is filled from.
     pub itself: LeftOut,
     /// Files of a damaged image that cannot be read; the first one with the reason.
@@ -265,6 +269,8 @@ impl Losses {
         add(&mut self.roots_attributes, other.roots_attributes);
         add(&mut self.sockets, other.sockets);
         add(&mut self.absolute, other.absolute);
+        add(&mut self.unknown_types, other.unknown_types);
+        add(&mut self.unmarked, other.unmarked);
         add(&mut self.itself, other.itself);
         add(&mut self.unreadable, other.unreadable);
         add(&mut self.unreadable_attributes, other.unreadable_attributes);
@@ -282,6 +288,8 @@ impl fmt::Display for Losses {
             (&self.roots_attributes, ["attribute was", "attributes were"], "not kept: only root may set them"),
             (&self.sockets, ["socket was", "sockets were"], "left out: a tar stream cannot hold them"),
             (&self.absolute, ["name was", "names were"], "taken without the slash at the front"),
+            (&self.unknown_types, ["file was", "files were"], "taken as regular: the archive has no known type for it"),
+            (&self.unmarked, ["archive has", "archives have"], "no end mark: it may have been cut short"),
             (&self.unreadable, ["file was", "files were"], "left out with all below: it cannot be read"),
             (&self.unreadable_attributes, ["file was", "files were"], "copied without attributes that cannot be read"),
             (&self.padded, ["file has", "files have"], "zeros in place of contents that cannot be read"),

@@ -275,7 +275,8 @@ impl BlockDevice for RescuedDevice {
     }
 
     fn may_hold_data(&self, offset: u64, length: u64) -> bool {
-        self.below.may_hold_data(offset, length)
+        // The sector that stands for the first superblock may lie over a hole.
+        offset < self.sector.len() as u64 || self.below.may_hold_data(offset, length)
     }
 
     fn identity(&self) -> usize {
@@ -284,5 +285,21 @@ impl BlockDevice for RescuedDevice {
 
     fn is_read_only(&self) -> bool {
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use xfskit_testkit::NotedDevice;
+
+    #[test]
+    fn the_sector_that_is_shown_is_data_and_the_rest_is_asked_below() {
+        let below = Arc::new(NotedDevice::default());
+        let rescued = RescuedDevice { below: below.clone(), sector: vec![7; 512], size_bytes: below.size_bytes() };
+        assert!(rescued.may_hold_data(0, 4096) && rescued.may_hold_data(511, 1));
+        // Nothing is written to it.
+        let of_writing = ["write", "writes_durably", "write_durably", "flush", "discard", "allocate"];
+        assert_eq!(below.kept_by(&rescued), of_writing);
     }
 }

@@ -328,7 +328,7 @@ impl<'a> Fill<'a> {
         let superblock = make(device, log.as_deref(), options, env.now()).with_context(shown)?;
         let filesystem = Volume::open_in(device.clone(), log, MountOptions::default(), env).with_context(shown)?;
         let bar = CopyBar::new("filling").of_files(files);
-        let mut sink = ImageSink::new(&filesystem, filesystem.root())?;
+        let mut sink = ImageSink::new(&filesystem, filesystem.root())?.with_kinds_replaced();
         if let Some(whiteouts) = trees.layers() {
             sink = sink.with_layers(whiteouts);
         }

@@ -24,6 +24,8 @@ const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 const SET_ID: u16 = 0o6000;
 /// Most small files that are made in one transaction.
 const MAX_AT_ONCE: usize = 128;
+/// Most bytes of attributes of directories that wait for the end; those of further ones are set at once, but for ACLs.
+const MAX_WAITING_BYTES: usize = 16 << 20;
 
 /// A directory of an image into which a tree is written.
 pub struct ImageSink<'a> {
@@ -39,11 +41,14 @@ pub struct ImageSink<'a> {
     paths: Paths,
     /// The number of directories that were sent.
     sent_dirs: u64,
+    /// Bytes of attributes that were added to it.
+    waiting_bytes: usize,
     open: Option<OpenFile>,
     /// Small files of one directory, to be made together.
     small: Vec<(Node, Vec<u8>)>,
     temporaries: u64,
     existing: Existing,
+    kinds: Kinds,
     /// Where the tree consists of layers: what the current one has so far.
     pub(super) layer: Option<LayerPaths>,
     pub(super) over_links: OverLinks,
@@ -66,6 +71,15 @@ struct Unfinished {
     path: PathId,
     meta: Meta,
     inherits: bool,
+}
+
+/// What a file does whose name a file of another kind has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kinds {
+    /// It is refused.
+    Kept,
+    /// It replaces the other one, as when an archive is unpacked; a directory only if it is empty.
+    Replaced,
 }
 
 /// The number that means "no owner" or "no group".
@@ -112,10 +126,12 @@ impl<'a> ImageSink<'a> {
             unfinished: HashMap::new(),
             paths: Paths::default(),
             sent_dirs: 0,
+            waiting_bytes: 0,
             open: None,
             small: Vec::new(),
             temporaries: 0,
             existing: Existing::TakesAll,
+            kinds: Kinds::Kept,
             layer: None,
             over_links: OverLinks::default(),
             recent_links: Default::default(),
@@ -127,6 +143,14 @@ impl<'a> ImageSink<'a> {
     #[must_use]
     pub fn with_existing(mut self, existing: Existing) -> Self {
         self.existing = existing;
+        self
+    }
+
+    /// Lets a directory replace another file, and a file an empty directory: of two entries of an archive with one name
+    /// the later one counts.
+    #[must_use]
+    pub fn with_kinds_replaced(mut self) -> Self {
+        self.kinds = Kinds::Replaced;
         self
     }
 
@@ -205,6 +229,9 @@ impl<'a> ImageSink<'a> {
             let (above, name) = split(&node.path);
             let above = self.dir(above)?;
             let new = NewFile::dir(0o700);
+            if self.kinds == Kinds::Replaced {
+                self.replace_by_dir(above, name, &node.path)?;
+            }
             let dir = match self.filesystem.create(above.inode, name, &new, &Caller::root()) {
                 Ok(made) => Dir { inode: made.inode, ..above },
                 Err(Error::Exists) => {
@@ -218,9 +245,39 @@ impl<'a> ImageSink<'a> {
             dir
         };
         if !was_there || !self.existing.keeps() {
+            let mut meta = node.meta;
+            self.waiting_bytes += meta.xattr_bytes();
+            if self.waiting_bytes > MAX_WAITING_BYTES {
+                self.set_early(dir.inode, &mut meta, &node.path)?;
+            }
             let (path, order, inherits) = (self.paths.keep(&node.path), self.sent_dirs, dir.has_default_acl);
             self.sent_dirs += 1;
-            self.unfinished.insert(dir.inode, Unfinished { order, path, meta: node.meta, inherits });
+            self.unfinished.insert(dir.inode, Unfinished { order, path, meta, inherits });
+        }
+        Ok(())
+    }
+
+    /// Removes what has the name of a directory that is to be made, and is none.
+    fn replace_by_dir(&mut self, above: Dir, name: &[u8], path: &[u8]) -> Result<()> {
+        match self.filesystem.lookup(above.inode, name) {
+            Ok(stat) if !stat.file_type.is_dir() => {
+                self.forget_recent();
+                self.filesystem.unlink(above.inode, name, &Caller::root()).map_err(image(path))
+            }
+            Ok(_) | Err(Error::NotFound) => Ok(()),
+            Err(error) => Err(image(path)(error)),
+        }
+    }
+
+    /// Sets the attributes of a directory that do not matter to what is made in it.
+    fn set_early(&mut self, inode: InodeNumber, meta: &mut Meta, path: &[u8]) -> Result<()> {
+        let is_acl = |name: &[u8]| [ACCESS_ACL, DEFAULT_ACL].contains(&name);
+        let (acls, others) = std::mem::take(&mut meta.xattrs).into_iter().partition(|(name, _)| is_acl(name));
+        meta.xattrs = acls;
+        let others: Vec<(Vec<u8>, Vec<u8>)> = others;
+        self.waiting_bytes -= others.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+        for (name, value) in others {
+            self.change(inode, &[XattrChange { name, value: Some(value) }], path)?;
         }
         Ok(())
     }
@@ -293,6 +350,10 @@ impl<'a> ImageSink<'a> {
         if stat.file_type.is_dir() {
             if self.layer.is_some() {
                 return self.remove_tree(dir.inode, path);
+            }
+            if self.kinds == Kinds::Replaced && self.filesystem.rmdir(dir.inode, name, &Caller::root()).is_ok() {
+                self.forget(dir.inode, name, stat.inode);
+                return Ok(());
             }
             return Err(image(path)(Error::IsADirectory));
         }
