@@ -36,6 +36,7 @@ mod handler;
 mod mountinfo;
 mod mounting;
 mod options;
+mod place;
 mod privileges;
 mod read_ahead;
 mod readdir;
@@ -52,7 +53,8 @@ pub use ending::{Ending, Watch};
 pub use mountinfo::{MountEntry, is_mounted, mount_around, mount_at, mount_of_root, mounts_of};
 pub use mounting::Mounting;
 pub use options::{KernelOption, Opens, Options, WriteCache, features};
-pub use session::{MountError, Served, Serving, Session, Unmounted, Unmounter, serve, unmount};
+pub use place::{unmount, unmount_entry};
+pub use session::{MountError, Served, Serving, Session, Unmounted, Unmounter, serve};
 pub use virtual_xattrs::{
     LARP_XATTR, PARENTS_XATTR, PATHS_XATTR, STATS_XATTR, SUPERBLOCK_XATTR, inode_at, make_durable, set_label, trim,
 };

@@ -107,12 +107,14 @@ pub fn mount_of_root(of: &MountEntry) -> io::Result<Option<MountEntry>> {
     Ok(read_all()?.into_iter().find_map(|(entry, is_ours)| (is_ours && is_root(&entry)).then_some(entry)))
 }
 
-/// Whether a filesystem is mounted at any place that this process sees.
+/// Whether the filesystem of a mount is mounted at any place that this process sees. (Another one may have got its
+/// device number by now, but not of the same image, which is in use.)
 ///
 /// # Errors
 /// When `/proc` cannot be read.
-pub fn is_mounted(device: &str) -> io::Result<bool> {
-    Ok(read_all()?.iter().any(|(entry, is_ours)| *is_ours && entry.device == device))
+pub fn is_mounted(of: &MountEntry) -> io::Result<bool> {
+    let is_same = |entry: &MountEntry| (&entry.device, &entry.source) == (&of.device, &of.source);
+    Ok(read_all()?.iter().any(|(entry, is_ours)| *is_ours && is_same(entry)))
 }
 
 #[cfg(test)]
