@@ -80,9 +80,8 @@ fn main() -> ExitCode {
                 None if error.is::<exit::Reported>() => {}
                 None => screen::report(&exit::message(&error)),
             }
-            if exit::is_interrupted(&error) {
-                interrupt::end();
-            }
+            // What fails after a signal may have failed by it.
+            interrupt::end();
             ExitCode::from(exit::code(&error))
         }
     }

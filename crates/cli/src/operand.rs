@@ -17,13 +17,16 @@
 use crate::confined;
 use crate::header;
 use crate::image::{open_device, retry_while};
+use crate::interrupt;
 use crate::mounted::explain_open;
 use crate::network;
 use anyhow::{Context, Error, Result, bail};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 use xfskit::device::{Access, BlockDevice, FileDevice, Holder, OpenError, share_storage};
 use xfskit_disk::{Chosen, Container, DiskError, Disks, Operand, Part, Unnamed, Unread};
 
@@ -37,6 +40,9 @@ pub struct Opened {
     pub holders: Vec<Holder>,
     /// Files in other folders that the disk itself names: what they contain is shown as the disk's.
     pub elsewhere: Vec<PathBuf>,
+    /// What the files of the disk have of the host's storage, however large the disk says that it is. `None` for one of
+    /// a server.
+    pub stored_bytes: Option<u64>,
 }
 
 /// Disks that this process has open, and the parts of them that are in use.
@@ -45,6 +51,8 @@ struct Shared {
     access: Access,
     /// Files in other folders that the disks name, as far as they were found before the disks were read.
     elsewhere: Vec<PathBuf>,
+    /// As in [`Opened`].
+    stored_bytes: Option<u64>,
     /// The disks before they are read.
     sources: Mutex<Vec<Source>>,
     disks: OnceLock<Disks>,
@@ -57,6 +65,18 @@ enum Source {
     Export(PathBuf, Arc<dyn BlockDevice>),
 }
 
+impl Source {
+    /// What its files have of the host's storage; those below a virtual disk count as far as they are open already.
+    fn stored_bytes(&self) -> Option<u64> {
+        let Self::File(file) = self else { return None };
+        let stored = |file: &FileDevice| match file.metadata() {
+            Ok(data) if data.is_file() => data.blocks() * BLOCK_BYTES,
+            _ => file.size_bytes(),
+        };
+        Some(file.below().map(|(_, file)| stored(file)).fold(stored(file.file()), u64::saturating_add))
+    }
+}
+
 /// The files of an operand, open and locked, of which no more than signatures has been read.
 pub struct Files {
     operand: Operand,
@@ -65,6 +85,9 @@ pub struct Files {
     /// The same disks, by whatever operand they were opened.
     shared: Vec<Arc<Shared>>,
 }
+
+/// The unit in which a system counts the storage of a file.
+const BLOCK_BYTES: u64 = 512;
 
 static OPEN: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
@@ -112,9 +135,10 @@ fn open_shared(
         Source::Export(..) => None,
     });
     let elsewhere = files.flat_map(Unread::elsewhere).collect();
+    let stored_bytes = sources.iter().map(Source::stored_bytes).sum();
     let (sources, paths) = (Mutex::new(sources), paths.to_vec());
     let disks = OnceLock::new();
-    let shared = Arc::new(Shared { paths, access, elsewhere, sources, disks, in_use: Mutex::default() });
+    let shared = Arc::new(Shared { paths, access, elsewhere, stored_bytes, sources, disks, in_use: Mutex::default() });
     if access != Access::ReadUnlocked {
         open.push(Arc::downgrade(&shared));
     }
@@ -362,7 +386,7 @@ fn take(shared: &Arc<Shared>, operand: &Operand, chosen: Chosen, access: Access)
         Arc::new(PartDevice { device: Arc::clone(&chosen.device), access, chosen, shared: Arc::clone(shared) });
     // Without rights a folder may be hidden.
     let elsewhere = if shared.elsewhere.is_empty() { disks.elsewhere() } else { shared.elsewhere.clone() };
-    Ok(Some(Opened { device, name, holders, elsewhere }))
+    Ok(Some(Opened { device, name, holders, elsewhere, stored_bytes: shared.stored_bytes }))
 }
 
 /// A part in use.
@@ -374,6 +398,10 @@ struct PartDevice {
 }
 
 impl PartDevice {
+    fn patience(&self) -> Duration {
+        if self.access == Access::Write { interrupt::PATIENCE_OF_WRITER } else { interrupt::PATIENCE_OF_READER }
+    }
+
     fn verify_writable(&self) -> io::Result<()> {
         if self.access == Access::Write {
             return Ok(());
@@ -401,12 +429,15 @@ impl BlockDevice for PartDevice {
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        interrupt::check_read(self.patience())?;
         self.device.read(offset, buffer)
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.verify_writable()?;
-        self.device.write(offset, data)
+        self.device.write(offset, data)?;
+        interrupt::note_write();
+        Ok(())
     }
 
     fn writes_durably(&self) -> bool {
@@ -415,11 +446,15 @@ impl BlockDevice for PartDevice {
 
     fn write_durably(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.verify_writable()?;
-        self.device.write_durably(offset, data)
+        self.device.write_durably(offset, data)?;
+        interrupt::note_write();
+        Ok(())
     }
 
     fn flush(&self) -> io::Result<()> {
-        self.device.flush()
+        self.device.flush()?;
+        interrupt::note_write();
+        Ok(())
     }
 
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {

@@ -39,6 +39,7 @@ mod gpt;
 mod grow;
 mod lvm;
 mod lvm_text;
+mod mapping;
 mod mbr;
 mod operand;
 mod qcow2;

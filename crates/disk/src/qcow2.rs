@@ -26,6 +26,7 @@ use crate::below::{Below, beside};
 use crate::bytes::u64_at;
 use crate::container::{Opener, Signature};
 use crate::error::{DiskError, attach};
+use crate::mapping::may_hold_data;
 use crate::room::Room;
 use imago::file::File as ImagoFile;
 use imago::qcow2::Qcow2;
@@ -53,8 +54,6 @@ const MOST_REFCOUNT_TABLE_BYTES: u64 = 8 << 20;
 const CLUSTER_BITS: std::ops::RangeInclusive<u32> = 9..=21;
 /// How many files a chain may have.
 pub(crate) const MOST_LAYERS: usize = 32;
-/// The longest range that is looked at to find data in it.
-const MOST_LOOKUPS: usize = 1024;
 
 /// What imago reads and writes: a file, or in tests a simulated one.
 pub(crate) type Lower = Arc<dyn DynStorage>;
@@ -475,22 +474,9 @@ impl BlockDevice for Qcow2Device {
         Err(io::Error::new(io::ErrorKind::Unsupported, "clusters of a qcow2 image are allocated when they are written"))
     }
 
-    fn may_hold_data(&self, mut offset: u64, length: u64) -> bool {
+    fn may_hold_data(&self, offset: u64, length: u64) -> bool {
         let end = offset.saturating_add(length).min(self.size_bytes);
-        for _ in 0..MOST_LOOKUPS {
-            if offset >= end {
-                return false;
-            }
-            let hole = self.with(|image| match image.get_mapping(offset, end - offset)? {
-                (Mapping::Zero { .. } | Mapping::Eof { .. }, length) => Ok(Some(length)),
-                _ => Ok(None),
-            });
-            match hole {
-                Ok(Some(length)) if length > 0 => offset += length,
-                _ => return true,
-            }
-        }
-        true
+        self.with(|image| Ok(may_hold_data(image, offset, end))).unwrap_or(true)
     }
 
     fn is_read_only(&self) -> bool {
