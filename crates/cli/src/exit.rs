@@ -307,6 +307,9 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
             _ => NO_MOUNT,
         });
     }
+    if let Some(TransferError::LostNames { lost, .. }) = cause.downcast_ref::<TransferError>() {
+        return Some(of_engine(&lost.error));
+    }
     if let Some(TransferError::NotReplaced { why, .. }) = cause.downcast_ref::<TransferError>() {
         return Some(of_kept(why));
     }
