@@ -4,11 +4,13 @@
 //! raw, block device   the device itself
 //! qcow2               read and written, see `qcow2`
 //! vmdk                a descriptor with flat extents: read; other kinds are refused
+//! metadump            the metadata of an XFS filesystem: read
 //! vdi, vhdx, vhd, qed, parallels, qcow (1), sparse vmdk   refused, with the command that makes a block device of it
 //! ```
 
 use crate::bytes::head;
 use crate::error::{DiskError, attach};
+use crate::metadump::{self, MetadumpDevice};
 use crate::qcow2::{MAGIC, Qcow2Device};
 use crate::unread::Unread;
 use crate::vmdk::{self, VmdkDevice};
@@ -27,6 +29,8 @@ pub enum Format {
     Qcow2,
     /// VMware's format: a descriptor with flat extents.
     Vmdk,
+    /// What xfs_metadump writes: the metadata of a filesystem.
+    Metadump,
 }
 
 impl fmt::Display for Format {
@@ -35,6 +39,7 @@ impl fmt::Display for Format {
             Self::Raw => "raw",
             Self::Qcow2 => "qcow2",
             Self::Vmdk => "vmdk",
+            Self::Metadump => "metadump (no contents of files)",
         })
     }
 }
@@ -96,6 +101,7 @@ pub(crate) const SIGNATURE_BYTES: usize = 512;
 pub(crate) enum Signature {
     Qcow2,
     Vmdk,
+    Metadump,
     Other,
 }
 
@@ -105,6 +111,7 @@ impl Signature {
         match first {
             _ if first.starts_with(MAGIC) => Self::Qcow2,
             _ if first.starts_with(vmdk::SIGNATURE) => Self::Vmdk,
+            _ if metadump::SIGNATURES.iter().any(|signature| first.starts_with(signature)) => Self::Metadump,
             _ => Self::Other,
         }
     }
@@ -169,6 +176,10 @@ impl Container {
                 let device = VmdkDevice::open(path, file, named, access, opener)?;
                 let below = device.extents().map(Path::to_path_buf).collect();
                 return of(Format::Vmdk, below, Arc::new(device), Vec::new());
+            }
+            Signature::Metadump => {
+                let device = Arc::new(MetadumpDevice::open(path, file, access)?);
+                return of(Format::Metadump, Vec::new(), device, Vec::new());
             }
             Signature::Other => {}
         }

@@ -3,7 +3,7 @@
 //! ```text
 //! operand     disk.qcow2#3                              `operand`
 //! file        open, locked, and not read yet            `unread`, `below`
-//! container   raw, block device, qcow2, vmdk            `container`, `qcow2`, `vmdk`
+//! container   raw, block device, qcow2, vmdk, metadump  `container`, `qcow2`, `vmdk`, `metadump`
 //! table       GPT, MBR with logical partitions          `table`, `gpt`, `mbr`
 //! LVM2        linear and striped volumes                `lvm`, `lvm_text`
 //! window      a BlockDevice onto extents of others      `window`
@@ -41,6 +41,7 @@ mod lvm;
 mod lvm_text;
 mod mapping;
 mod mbr;
+mod metadump;
 mod operand;
 mod qcow2;
 mod room;

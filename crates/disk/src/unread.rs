@@ -83,7 +83,7 @@ impl Unread {
     /// Those of `reader`; [`DiskError`] for a file that cannot be opened, or that others may change.
     pub fn open_below<E: From<DiskError>>(&mut self, reader: Reader<'_, E>) -> Result<(), E> {
         let below = match self.signature {
-            Signature::Other => Vec::new(),
+            Signature::Metadump | Signature::Other => Vec::new(),
             Signature::Qcow2 => self.open_chain(reader)?,
             Signature::Vmdk => self.open_extents(reader)?,
         };

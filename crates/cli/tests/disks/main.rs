@@ -6,6 +6,7 @@ mod chosen;
 mod common;
 mod formats;
 mod kept;
+mod metadump;
 mod mounted;
 mod tables;
 
