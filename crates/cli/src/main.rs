@@ -30,6 +30,7 @@ mod operand;
 mod overwrite;
 mod private;
 mod progress;
+mod qemu;
 mod screen;
 mod syslog;
 mod text;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         },
     };
     let result = result.and_then(|()| screen::end().context("standard output"));
+    qemu::end();
     match result {
         Ok(()) => read_code(only_reads),
         // A backup that is cut off is useless.
@@ -108,6 +110,9 @@ fn run(cli: Cli) -> Result<()> {
     image::wait_at_least(cli.wait);
     if cli.no_sandbox {
         confined::leave_out();
+    }
+    if cli.no_helpers {
+        qemu::leave_out();
     }
     if cli.others_kept_out {
         network::others_are_kept_out();

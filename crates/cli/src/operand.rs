@@ -20,6 +20,7 @@ use crate::image::{open_device, retry_while};
 use crate::interrupt;
 use crate::mounted::explain_open;
 use crate::network;
+use crate::qemu;
 use anyhow::{Context, Error, Result, bail};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -28,7 +29,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 use xfskit::device::{Access, BlockDevice, FileDevice, Holder, OpenError, share_storage};
-use xfskit_disk::{Chosen, Container, DiskError, Disks, Operand, Part, Unnamed, Unread};
+use xfskit_disk::{Below, Chosen, Container, DiskError, Disks, Operand, Part, Unnamed, Unread};
 
 /// An open part of a disk.
 pub struct Opened {
@@ -63,18 +64,29 @@ struct Shared {
 enum Source {
     File(Box<Unread>),
     Export(PathBuf, Arc<dyn BlockDevice>),
+    /// One that another program reads.
+    Served(PathBuf),
 }
 
 impl Source {
     /// What its files have of the host's storage; those below a virtual disk count as far as they are open already.
     fn stored_bytes(&self) -> Option<u64> {
-        let Self::File(file) = self else { return None };
-        let stored = |file: &FileDevice| match file.metadata() {
-            Ok(data) if data.is_file() => data.blocks() * BLOCK_BYTES,
-            _ => file.size_bytes(),
+        let file = match self {
+            Self::File(file) => file,
+            Self::Export(..) => return None,
+            Self::Served(path) => return qemu::stored_bytes(path),
         };
-        Some(file.below().map(|(_, file)| stored(file)).fold(stored(file.file()), u64::saturating_add))
+        Some(stored_bytes(file))
     }
+}
+
+/// What the files of a disk have of the host's storage; those below it count as far as they are open.
+pub fn stored_bytes(disk: &Unread) -> u64 {
+    let stored = |file: &FileDevice| match file.metadata() {
+        Ok(data) if data.is_file() => data.blocks() * BLOCK_BYTES,
+        _ => file.size_bytes(),
+    };
+    disk.below().map(|(_, file)| stored(file)).fold(stored(disk.file()), u64::saturating_add)
 }
 
 /// The files of an operand, open and locked, of which no more than signatures has been read.
@@ -132,9 +144,10 @@ fn open_shared(
     let sources = open_sources(operand, access)?;
     let files = sources.iter().filter_map(|source| match source {
         Source::File(file) => Some(&**file),
-        Source::Export(..) => None,
+        Source::Export(..) | Source::Served(_) => None,
     });
-    let elsewhere = files.flat_map(Unread::elsewhere).collect();
+    let mut elsewhere: Vec<PathBuf> = files.flat_map(Unread::elsewhere).collect();
+    elsewhere.extend(paths.iter().flat_map(|path| qemu::elsewhere(path)));
     let stored_bytes = sources.iter().map(Source::stored_bytes).sum();
     let (sources, paths) = (Mutex::new(sources), paths.to_vec());
     let disks = OnceLock::new();
@@ -234,10 +247,24 @@ fn open_sources(operand: &Operand, access: Access) -> Result<Vec<Source>> {
     confined::before_opening()?;
     let open = |path: &PathBuf| match network::open(path, access)? {
         Some(device) => Ok(Source::Export(path.clone(), device)),
-        None if confined::is_ahead() => Ok(Source::File(open_with_below(path, access)?.into())),
+        None if qemu::is_served(path, access) => Ok(Source::Served(path.clone())),
+        None if confined::is_ahead() => Ok(open_or_serve(path, access, &header::read_below)?),
+        None if confined::may_start_programs() => Ok(open_or_serve(path, access, &header::read_here)?),
         None => Ok(Source::File(open_unread(path, access, |_| Ok(()))?.into())),
     };
     operand.paths.iter().map(open).collect()
+}
+
+/// What reads a header.
+type Reader<'a> = &'a dyn Fn(&Path, &FileDevice) -> Result<Below>;
+
+/// Opens a disk and the files below it; one that is not read here is given to another program, where that is there.
+fn open_or_serve(path: &Path, access: Access, reader: Reader<'_>) -> Result<Source> {
+    let opened = open_unread(path, access, |file| file.open_below(reader))?;
+    Ok(match qemu::serve(path, opened, access)? {
+        Ok(()) => Source::Served(path.into()),
+        Err(opened) => Source::File(opened.into()),
+    })
 }
 
 fn read_disks(operand: &Operand, sources: Vec<Source>, access: Access) -> Result<Disks> {
@@ -245,6 +272,7 @@ fn read_disks(operand: &Operand, sources: Vec<Source>, access: Access) -> Result
     Disks::open_with(operand, access, |path| match sources.next() {
         Some(Source::File(file)) => file.read().map_err(|error| explain(path, error.into())),
         Some(Source::Export(path, device)) => Ok(Container::of_device(&path, device)?),
+        Some(Source::Served(path)) => qemu::container(&path),
         None => bail!("{}: it could not be read before", path.display()),
     })
 }

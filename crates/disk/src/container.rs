@@ -31,6 +31,8 @@ pub enum Format {
     Vmdk,
     /// What xfs_metadump writes: the metadata of a filesystem.
     Metadump,
+    /// A format that another program reads, by QEMU's name for it.
+    Served(&'static str),
 }
 
 impl fmt::Display for Format {
@@ -40,6 +42,7 @@ impl fmt::Display for Format {
             Self::Qcow2 => "qcow2",
             Self::Vmdk => "vmdk",
             Self::Metadump => "metadump (no contents of files)",
+            Self::Served(format) => return write!(f, "{format} (read by qemu-nbd)"),
         })
     }
 }
@@ -74,7 +77,7 @@ const REFUSED: [(i64, &[u8], &str, &str); 10] = [
 ];
 
 /// A format of [`REFUSED`] whose signature is there: its name, and QEMU's.
-fn refused_format(first: &[u8], last: &[u8]) -> Option<(&'static str, &'static str)> {
+pub(crate) fn refused_format(first: &[u8], last: &[u8]) -> Option<(&'static str, &'static str)> {
     let found = |(at, magic, _, _): &&(i64, &[u8], &'static str, &'static str)| match usize::try_from(*at) {
         Ok(at) => first.get(at..at + magic.len()) == Some(*magic),
         Err(_) => last.starts_with(magic),
@@ -83,7 +86,7 @@ fn refused_format(first: &[u8], last: &[u8]) -> Option<(&'static str, &'static s
 }
 
 /// The first and the last sector of a device, as far as they are there and can be read.
-fn ends(device: &dyn BlockDevice) -> (Vec<u8>, Vec<u8>) {
+pub(crate) fn ends(device: &dyn BlockDevice) -> (Vec<u8>, Vec<u8>) {
     // An unreadable sector says nothing of the format: who reads the contents reports it.
     let first = head(device, 0, SIGNATURE_BYTES).unwrap_or_default();
     let last = device.size_bytes().checked_sub(512).and_then(|offset| head(device, offset, 512).ok());

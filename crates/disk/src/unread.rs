@@ -11,6 +11,7 @@
 use crate::below::{Below, MOST_NAMES, beside, is_elsewhere, reopened};
 use crate::container::{Container, Opener, Signature};
 use crate::error::DiskError;
+use crate::foreign::{self, Foreign};
 use crate::qcow2::{MOST_LAYERS, backing_path, is_layer};
 use crate::vmdk;
 use imago::file::File as ImagoFile;
@@ -58,6 +59,12 @@ impl Unread {
     /// Whether it is a virtual disk in a format of its own.
     pub fn is_virtual(&self) -> bool {
         self.signature != Signature::Other
+    }
+
+    /// The disk as one that only another program can read, if it is such a one. For one with files below it says so
+    /// once [`Self::open_below`] has opened them.
+    pub fn foreign(&self) -> Option<Foreign> {
+        foreign::foreign(self.signature, &self.file, self.below.as_deref()?, self.access)
     }
 
     /// The open file.

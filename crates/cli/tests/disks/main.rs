@@ -8,6 +8,7 @@ mod formats;
 mod kept;
 mod metadump;
 mod mounted;
+mod served;
 mod tables;
 
 use common::disks::run;

@@ -8,6 +8,7 @@ use crate::confined;
 use crate::exit;
 use crate::image::open_to_mount;
 use crate::interrupt;
+use crate::qemu;
 use crate::screen::report;
 use crate::syslog::SystemLog;
 use anyhow::{Context, Result};
@@ -61,7 +62,9 @@ fn attend(connection: &Connection, serving: &Serving) {
     let (connection, end) = (connection.clone(), serving.end());
     std::thread::spawn(move || {
         while !matches!(connection.receive(), Ok(Some(Message::Close) | None) | Err(_)) {}
-        match end.close() {
+        let closed = end.close();
+        qemu::end();
+        match closed {
             Ok(()) => std::process::exit(0),
             Err(error) => {
                 report(&error.to_string());
