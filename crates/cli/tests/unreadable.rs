@@ -338,3 +338,35 @@ fn a_damaged_index_of_a_directory_loses_no_name() {
     strike(&image, place(&reference, &image, "/dir", 1));
     assert_eq!(fails("stat IMAGE /dir/none", &image).0, 3);
 }
+
+/// What one place of damage explains is one to a person, and single for programs.
+#[test]
+fn check_names_paths_and_what_one_place_explains() {
+    let Some(reference) = reference() else { return };
+    let scratch = scratch();
+    let (image, _) = large_dir(&reference, &scratch);
+    let dir = place(&reference, &image, "/dir", 1);
+    let whole = fs::read(&image).unwrap();
+    strike(&image, dir);
+    let (code, shown) = {
+        let output = common::xfskit(common::words("check IMAGE", &image));
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    assert!(code == Some(1) && shown.contains("(/dir) at disk address"), "{shown}");
+    // Inodes of most of the files are gone.
+    fs::write(&image, &whole).unwrap();
+    let stat: serde_json::Value =
+        serde_json::from_str(&ok("stat IMAGE /dir/a-name-that-takes-some-space-200 --json", &image)).unwrap();
+    let shown = reference.db(&image, &[&format!("inode {}", stat["inode"]), "daddr"]);
+    let at = 512 * shown.trim().rsplit(' ').next().unwrap().parse::<u64>().unwrap();
+    let file = File::options().write(true).open(&image).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0; 64 << 10], at & !0xffff).unwrap();
+    let output = common::xfskit(common::words("check IMAGE", &image));
+    let shown = String::from_utf8(output.stdout).unwrap();
+    let json = common::xfskit(common::words("--json check IMAGE", &image)).stdout;
+    let found: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    let faults = found["faults"].as_array().unwrap();
+    assert!(faults.len() >= 60, "{shown}");
+    assert!(shown.lines().count() < faults.len() / 2 && shown.contains("more of that kind"), "{shown}");
+    assert!(faults.iter().any(|fault| fault["path"].as_str().is_some_and(|path| path.starts_with("/dir/"))), "{shown}");
+}
