@@ -10,6 +10,7 @@
 
 use crate::network;
 use crate::operand;
+use crate::qemu;
 use anyhow::{Context, Result};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -166,6 +167,12 @@ pub fn is_ahead() -> bool {
     state.plan.is_some() && !state.has_entered
 }
 
+/// Whether this process has the right to start others.
+pub fn may_start_programs() -> bool {
+    let state = state();
+    !state.has_entered && !state.is_thread_confined
+}
+
 /// Lets files that are open be opened again later.
 ///
 /// # Errors
@@ -205,6 +212,8 @@ fn look_at_files(state: &mut State) -> Result<()> {
             }
             let opened = operand::open_with_below(&file, *access)?;
             note(opened.file().metadata().ok(), opened.file().holders().to_vec());
+            // A disk that another program reads is not opened here again.
+            let Err(opened) = qemu::serve(&file, opened, *access)? else { continue };
             let again = |file: &FileDevice| file.try_clone_file().with_context(|| image.display().to_string());
             plan.needs.open_files.push((again(opened.file())?, used_for));
             // What an image names is only read, whatever it is.

@@ -13,7 +13,7 @@ use xfskit::volume::Error;
 use xfskit_check::CheckError;
 use xfskit_disk::{DiskError, PartFault};
 use xfskit_fuse::MountError;
-use xfskit_mkfs::{MBR, MakeError};
+use xfskit_mkfs::{EXTERNAL_LOG, MBR, MakeError};
 use xfskit_transfer::{NotReplaced, TransferError};
 
 /// The exit codes of every command but `check`.
@@ -80,7 +80,11 @@ fn hint_at(contents: &str) -> &'static str {
              near the start and where an AG is likely to start: an XFS image that the table was written over with \
              other AGs is found by xfs_repair -n"
         }
-        ZEROS => "; 'xfskit mkfs' makes an image of it",
+        ZEROS => {
+            "; 'xfskit mkfs' makes an image of it, unless it is the external journal of an image: one that was cleared is \
+             zeros too"
+        }
+        EXTERNAL_LOG => "; name that image, and this with --logdev (of a mount: -o logdev=)",
         _ => "",
     }
 }
@@ -306,6 +310,9 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
             MountError::Close(error) => of_engine(error),
             _ => NO_MOUNT,
         });
+    }
+    if let Some(TransferError::LostNames { lost, .. }) = cause.downcast_ref::<TransferError>() {
+        return Some(of_engine(&lost.error));
     }
     if let Some(TransferError::NotReplaced { why, .. }) = cause.downcast_ref::<TransferError>() {
         return Some(of_kept(why));

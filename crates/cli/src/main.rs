@@ -32,6 +32,7 @@ mod operand;
 mod overwrite;
 mod private;
 mod progress;
+mod qemu;
 mod screen;
 mod syslog;
 mod text;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         },
     };
     let result = result.and_then(|()| screen::end().context("standard output"));
+    qemu::end();
     match result {
         Ok(()) => read_code(only_reads),
         // A backup that is cut off is useless.
@@ -83,9 +85,8 @@ fn main() -> ExitCode {
                 None if error.is::<exit::Reported>() => {}
                 None => screen::report_error(&exit::message(&error), exit::code(&error)),
             }
-            if exit::is_interrupted(&error) {
-                interrupt::end();
-            }
+            // What fails after a signal may have failed by it.
+            interrupt::end();
             ExitCode::from(exit::code(&error))
         }
     }
@@ -113,6 +114,9 @@ fn run(cli: Cli) -> Result<()> {
     image::wait_at_least(cli.wait);
     if cli.no_sandbox {
         confined::leave_out();
+    }
+    if cli.no_helpers {
+        qemu::leave_out();
     }
     if cli.others_kept_out {
         network::others_are_kept_out();

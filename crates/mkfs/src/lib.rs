@@ -37,4 +37,4 @@ pub use existing::{Extent, disk_format, existing_format, first_data, known_conte
 pub use make::{make, plan, set_aside, verify};
 pub use options::{AgLayout, Autofsck, InodeSize, LogLocation, LogStripe, Options, Size, Stripe};
 pub use readers::{Reader, reader_names};
-pub use signatures::{MBR, TAR, XFS};
+pub use signatures::{EXTERNAL_LOG, MBR, TAR, XFS};

@@ -145,6 +145,8 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_gettid,
     libc::SYS_exit,
     libc::SYS_exit_group,
+    // The end of a process that was started before.
+    libc::SYS_wait4,
     // Who it is.
     libc::SYS_getpid,
     libc::SYS_getppid,

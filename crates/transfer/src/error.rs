@@ -27,6 +27,14 @@ pub enum TransferError {
         /// The engine's error.
         source: xfskit::volume::Error,
     },
+    /// A part of a directory of the image cannot be read.
+    #[error("{path}: {}; {lost}", .lost.error)]
+    LostNames {
+        /// The directory.
+        path: String,
+        /// What is lost.
+        lost: Box<xfskit::volume::LostNames>,
+    },
     /// A file changed while it was copied.
     #[error("{0}: it changed while it was read, or is not as long as it says; copy it when nothing writes to it")]
     Changed(String),
@@ -193,6 +201,14 @@ impl LeftOut {
         self.count += 1;
     }
 
+    /// Counts names that a directory has lost: one at least.
+    pub(crate) fn note_names(&mut self, dir: &str, names: Option<u64>) {
+        if self.count == 0 {
+            self.first = dir.into();
+        }
+        self.count += names.unwrap_or(1).max(1);
+    }
+
     /// Counts an attribute that the system refused.
     pub(crate) fn note_attribute(&mut self, path: &[u8], name: &[u8], why: impl Into<io::Error>) {
         if self.count == 0 {
@@ -232,6 +248,9 @@ pub struct Losses {
     pub itself: LeftOut,
     /// Files of a damaged image that cannot be read; the first one with the reason.
     pub unreadable: LeftOut,
+    /// Names that were in parts of directories that cannot be read, one for each directory where nobody knows; and the
+    /// first of these directories.
+    pub lost_names: LeftOut,
     /// Files of a damaged image some of whose attributes cannot be read; the first one with the reason.
     pub unreadable_attributes: LeftOut,
     /// Files of which the rest cannot be read and is zeros in the stream; the first one with the reason.
@@ -246,7 +265,9 @@ impl Losses {
 
     /// Whether a part of the source could not be read.
     pub fn are_of_damage(&self) -> bool {
-        [&self.unreadable, &self.unreadable_attributes, &self.padded].iter().any(|left| left.count > 0)
+        [&self.unreadable, &self.lost_names, &self.unreadable_attributes, &self.padded]
+            .iter()
+            .any(|left| left.count > 0)
     }
 
     /// Whether the copy lacks something that only root could have copied: owners, attributes.
@@ -273,6 +294,7 @@ impl Losses {
         add(&mut self.unmarked, other.unmarked);
         add(&mut self.itself, other.itself);
         add(&mut self.unreadable, other.unreadable);
+        add(&mut self.lost_names, other.lost_names);
         add(&mut self.unreadable_attributes, other.unreadable_attributes);
         add(&mut self.padded, other.padded);
         self
@@ -291,6 +313,7 @@ impl fmt::Display for Losses {
             (&self.unknown_types, ["file was", "files were"], "taken as regular: the archive has no known type for it"),
             (&self.unmarked, ["archive has", "archives have"], "no end mark: it may have been cut short"),
             (&self.unreadable, ["file was", "files were"], "left out with all below: it cannot be read"),
+            (&self.lost_names, ["name was", "names were"], "lost with a part of their directory that cannot be read"),
             (&self.unreadable_attributes, ["file was", "files were"], "copied without attributes that cannot be read"),
             (&self.padded, ["file has", "files have"], "zeros in place of contents that cannot be read"),
             (&self.itself, ["file was", "files were"], "left out: the image itself lies in the folder"),

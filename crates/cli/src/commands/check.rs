@@ -1,16 +1,20 @@
 //! `xfskit check`: verifies an image. Its exit codes are those of fsck(8), unlike those of all other commands.
 
+mod groups;
+mod paths;
+
 use crate::args::CheckArgs;
 use crate::exit::{self, Reported, message};
-use crate::image::{named, open_log, open_to_look, open_without_lock};
+use crate::image::{named, open_log, open_to_look, open_without_lock, superblock_of};
 use crate::screen::{self, end, say};
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use paths::Paths;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use xfskit::device::{Access, BlockDevice};
-use xfskit::ondisk::DiskAddress;
+use xfskit::ondisk::{DiskAddress, Geometry};
 use xfskit::rescue::Loss;
 use xfskit::volume::{Error, Volume};
 use xfskit_check::{CheckOptions, Consequence, Fault, LogCondition, Owner, Progress, Report};
@@ -23,11 +27,11 @@ const USAGE: u8 = 16;
 /// Runs the command.
 pub fn run(args: &CheckArgs, as_json: bool) -> Result<()> {
     let code = match check(args) {
-        Ok(report) => {
+        Ok(Checked { report, paths, geometry }) => {
             if as_json {
-                say!("{:#}", to_json(&report));
+                say!("{:#}", to_json(&report, &paths));
             } else {
-                print(args, &report);
+                print(args, &report, &paths, geometry.as_ref());
             }
             if let Err(error) = end()
                 && error.kind() != std::io::ErrorKind::BrokenPipe
@@ -50,14 +54,22 @@ pub fn run(args: &CheckArgs, as_json: bool) -> Result<()> {
     Err(Reported(code).into())
 }
 
-fn check(args: &CheckArgs) -> Result<Report> {
+/// What a check found, and what names it for a person.
+struct Checked {
+    report: Report,
+    paths: Paths,
+    /// `None` of an image without a superblock.
+    geometry: Option<Geometry>,
+}
+
+fn check(args: &CheckArgs) -> Result<Checked> {
     let ToCheck { device, log_device, note, faults, is_replayable } = open(args)?;
     let mut options = CheckOptions { most_faults: args.most, ..CheckOptions::default() };
     if let Some(threads) = args.threads {
         options.threads = threads.get();
     }
     let bar = Bar::new();
-    let report = xfskit_check::check(device, log_device, &options, &bar);
+    let report = xfskit_check::check(Arc::clone(&device), log_device.clone(), &options, &bar);
     bar.0.finish_and_clear();
     let image = &args.read.image.image;
     let mut report = match report {
@@ -74,7 +86,9 @@ fn check(args: &CheckArgs) -> Result<Report> {
     }
     report.fault_count += faults.len() as u64;
     report.faults.splice(0..0, faults);
-    Ok(report)
+    let geometry = superblock_of(image, &*device).ok().map(|superblock| Geometry::new(&superblock));
+    let paths = Paths::find(&report, device, log_device);
+    Ok(Checked { report, paths, geometry })
 }
 
 /// The fault for a missing part of the image.
@@ -84,13 +98,14 @@ fn fault_of(loss: &Loss) -> Fault {
         Loss::End { .. } => ("image", "as long as the filesystem"),
     };
     let (owner, consequence) = (None, Consequence::Image);
-    Fault { structure, check, address: Some(DiskAddress(0)), owner, found: loss.to_string(), consequence }
+    let (address, target) = (Some(DiskAddress(0)), None);
+    Fault { structure, check, address, owner, found: loss.to_string(), target, consequence }
 }
 
 /// The fault of a journal that recovery refuses: the image mounts nowhere.
 fn unreplayable(error: &Error) -> Fault {
     let (owner, consequence, found) = (None, Consequence::Image, error.to_string());
-    Fault { structure: "log", check: "can be replayed", address: None, owner, found, consequence }
+    Fault { structure: "log", check: "can be replayed", address: None, owner, found, target: None, consequence }
 }
 
 /// What is checked.
@@ -160,9 +175,9 @@ impl Progress for Bar {
     }
 }
 
-fn print(args: &CheckArgs, report: &Report) {
-    for fault in &report.faults {
-        say!("{fault}\n    {}", fault.consequence);
+fn print(args: &CheckArgs, report: &Report, paths: &Paths, geometry: Option<&Geometry>) {
+    for group in groups::of(&report.faults, geometry) {
+        say!("{}", group.text(paths));
     }
     for note in &report.notes {
         say!("note: {note}");
@@ -190,7 +205,7 @@ fn print(args: &CheckArgs, report: &Report) {
     }
 }
 
-fn to_json(report: &Report) -> Value {
+fn to_json(report: &Report, paths: &Paths) -> Value {
     let owner = |owner: Option<Owner>| match owner {
         Some(Owner::Ag(ag)) => json!({ "ag": ag.0 }),
         Some(Owner::Inode(inode)) => json!({ "inode": inode.0 }),
@@ -202,6 +217,7 @@ fn to_json(report: &Report) -> Value {
             "check": fault.check,
             "address": fault.address.map(|address| address.0),
             "owner": owner(fault.owner),
+            "path": paths.of_owner(fault),
             "found": fault.found,
             "consequence": fault.consequence.to_string(),
         })

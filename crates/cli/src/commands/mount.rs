@@ -58,6 +58,7 @@ fn this_program(args: &MountArgs, flags: &[&str]) -> Result<Command> {
     command.arg("mount").args(flags).args(["--wait", &crate::image::wait().as_secs_f64().to_string()]);
     command.args(crate::network::option());
     command.args(crate::confined::option());
+    command.args(crate::qemu::option());
     for options in &args.options {
         command.arg("-o").arg(options);
     }

@@ -65,6 +65,10 @@ impl<'a> ImageSource<'a> {
                 self.losses.unreadable.note_reason(&error);
                 out.send(Event::Unreadable(error))
             }
+            TransferError::LostNames { path, lost } => {
+                self.losses.lost_names.note_names(path, lost.names);
+                out.send(Event::Unreadable(error))
+            }
             _ => Err(error),
         }
     }

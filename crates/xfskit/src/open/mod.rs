@@ -187,6 +187,7 @@ impl Mount {
             let totals = crate::space::initialize(self)?;
             let is_wrong = recovered.is_some() || !counters_are_right || !totals.unusable_lists.is_empty();
             if is_wrong || self.error_tags.strikes(BAD_SUMMARY) {
+                totals.verify(&self.geometry)?;
                 self.space.set(totals.free_blocks, totals.inodes, totals.free_inodes);
             }
             unusable_lists = totals.unusable_lists;

@@ -7,6 +7,8 @@ use crate::args::MountArgs;
 use crate::confined;
 use crate::exit;
 use crate::image::open_to_mount;
+use crate::interrupt;
+use crate::qemu;
 use crate::screen::{ServerLog, report};
 use crate::syslog::SystemLog;
 use anyhow::{Context, Result};
@@ -31,7 +33,10 @@ pub(super) fn run(args: &MountArgs, settings: MountSettings) -> Result<()> {
         let images = [Some(&args.image), settings.log_device.as_ref()];
         confined::plan(confined::plan_of_server(images.into_iter().flatten().map(|path| path.as_path())));
     }
+    // An image that takes for ever to be opened must not outlast a signal; one that is open is closed in good order.
+    interrupt::watch_alone().context("signals")?;
     let filesystem = open_to_mount(&args.image, settings.log_device.as_deref(), settings.engine)?;
+    interrupt::leave_to_others();
     // A working directory that cannot be left stays busy; the mount works without this.
     let _ = std::env::set_current_dir("/");
     let read_only = filesystem.options().read_only;
@@ -57,7 +62,9 @@ fn attend(connection: &Connection, serving: &Serving) {
     let (connection, end) = (connection.clone(), serving.end());
     std::thread::spawn(move || {
         while !matches!(connection.receive(), Ok(Some(Message::Close) | None) | Err(_)) {}
-        match end.close() {
+        let closed = end.close();
+        qemu::end();
+        match closed {
             Ok(()) => std::process::exit(0),
             Err(error) => {
                 report(&error.to_string());
