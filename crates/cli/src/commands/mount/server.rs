@@ -41,6 +41,7 @@ pub(super) fn run(args: &MountArgs, settings: MountSettings) -> Result<()> {
         return Ok(filesystem.unmount().map_err(MountError::Close)?);
     };
     let serving = Serving::over(filesystem, kernel, end_report, &settings.fuse)?;
+    let serving = serving.with_follower(confined::take_follower());
     serving.set_sandbox(confined::in_force().to_string());
     attend(&connection, &serving);
     let to_parent = connection.clone();
