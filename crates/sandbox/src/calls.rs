@@ -319,8 +319,8 @@ const SOCKET_KIND: u64 = 0xf;
 const MESSAGES: &[c_long] =
     &[libc::SYS_msgget, libc::SYS_msgsnd, libc::SYS_msgrcv, libc::SYS_semget, libc::SYS_semop, libc::SYS_semtimedop];
 
-/// A server keeps a memory file by which it reports how it ended, and asks for the directory that it leaves.
-const SERVES: &[c_long] = &[libc::SYS_memfd_create, libc::SYS_chdir];
+/// A server keeps a memory file by which it reports how it ended, and leaves its directory and its session.
+const SERVES: &[c_long] = &[libc::SYS_memfd_create, libc::SYS_chdir, libc::SYS_setsid];
 /// Its threads say where and how they run. Of other threads these calls would take those of any process of the user.
 const SCHEDULES: &[c_long] = &[libc::SYS_sched_setaffinity, libc::SYS_sched_setscheduler];
 const RINGS: &[c_long] = &[libc::SYS_io_uring_setup, libc::SYS_io_uring_register, libc::SYS_io_uring_enter];

@@ -2,7 +2,7 @@
 //! unmount; its parent does.
 
 use super::connection::{Connection, Message};
-use super::{MountSettings, ServerOutput, check_mount_point, open_log};
+use super::{MountSettings, ServerOutput, check_mount_point, leave_session, open_log};
 use crate::args::MountArgs;
 use crate::confined;
 use crate::exit;
@@ -48,6 +48,7 @@ pub(super) fn run(args: &MountArgs, settings: MountSettings) -> Result<()> {
     std::thread::spawn(move || tell_of_signals(signals, &to_parent));
     connection.send(&Message::Serving)?;
     if let Some(output) = output {
+        leave_session();
         output.replace();
     }
     Ok(serving.run()?)
