@@ -241,6 +241,8 @@ Options for -o:
   norecovery          with ro: do not replay a dirty journal in memory, show the image as it is on
                       disk, without what only the journal holds
   wsync               operations are durable when they return
+  inode32             new files get inode numbers of 32 bits, for programs that know no larger ones
+                      (EOVERFLOW): on images of more than 1 TiB they are made in the first of it
   logdev=DEVICE       device of an external journal
   cache=SIZE          memory for metadata (256M)
   commit=SECONDS      make everything durable this often (30; 0 for never)

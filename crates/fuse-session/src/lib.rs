@@ -12,6 +12,7 @@
 //! session       threads that read, let answer and reply; waiters: threads for requests that wait
 //! readers       which threads read: the pool, or the follower of a client that is alone (follower, processor)
 //! forgets       which are on their way: the space of removed files comes with them
+//! spare         a thread that a sandbox can name: the follower
 //! notify        what the kernel is to drop from its cache
 //! question      what a program asks the server of a mount by an ioctl
 //! ```
@@ -42,6 +43,7 @@ mod reply;
 pub mod request;
 mod ring;
 mod session;
+mod spare;
 mod waiters;
 
 pub use abi::{Features, OpenFlags, WriteFlags};
@@ -53,3 +55,4 @@ pub use question::{QUESTION, QUESTION_BYTES, ask, question_in};
 pub use request::{NewTime, Requester, Time};
 pub use rustix::io::Errno;
 pub use session::{Access, Config, Placement, Session};
+pub use spare::SpareThread;

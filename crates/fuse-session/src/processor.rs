@@ -53,6 +53,11 @@ impl Thread {
         Watched::open(self.id.as_raw_nonzero().get().cast_unsigned())
     }
 
+    /// Its number, if another thread calls. The one that calls has none: a sandbox may let a thread name no other.
+    fn other(&self) -> Option<Pid> {
+        (gettid() != self.id).then_some(self.id)
+    }
+
     /// Lets it run on one processor only.
     ///
     /// # Errors
@@ -63,7 +68,7 @@ impl Thread {
         }
         let mut set = CpuSet::new();
         set.set(processor);
-        Ok(sched_setaffinity(Some(self.id), &set)?)
+        Ok(sched_setaffinity(self.other(), &set)?)
     }
 
     /// Lets it run where it might when it began.
@@ -71,7 +76,7 @@ impl Thread {
     /// # Errors
     /// The system's.
     pub(crate) fn unbind(&self) -> io::Result<()> {
-        Ok(sched_setaffinity(Some(self.id), &self.allowed)?)
+        Ok(sched_setaffinity(self.other(), &self.allowed)?)
     }
 
     /// Sets its claim.
@@ -85,11 +90,10 @@ impl Thread {
             Claim::GivesWay => libc::SCHED_IDLE,
         };
         let priority: libc::c_int = 0;
+        let id = self.other().map_or(0, |id| id.as_raw_nonzero().get());
         // SAFETY: the system call reads one int at the address, the priority, and changes nothing of this process but
         // how a thread is scheduled. (The C libraries have no call that does this for one thread alike.)
-        let result = unsafe {
-            libc::syscall(libc::SYS_sched_setscheduler, self.id.as_raw_nonzero().get(), policy, &raw const priority)
-        };
+        let result = unsafe { libc::syscall(libc::SYS_sched_setscheduler, id, policy, &raw const priority) };
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 }

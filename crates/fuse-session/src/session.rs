@@ -28,6 +28,7 @@ use crate::opcode;
 use crate::readers::{EndsSession, PoolTurn, Readers, Ticks, Why};
 use crate::request::{Body, Operation, Request, decode, decode_header};
 use crate::ring::Queues;
+use crate::spare::SpareThread;
 use crate::waiters::Waiters;
 use parking_lot::Mutex;
 use std::io;
@@ -83,6 +84,7 @@ pub struct Session<F> {
     queues: Option<Queues<F>>,
     /// `/dev/fuse`, opened once for each further descriptor of the connection.
     devices: Vec<OwnedFd>,
+    spare: Option<SpareThread>,
 }
 
 /// What all threads of a session use.
@@ -150,7 +152,7 @@ impl<F: Filesystem> Session<F> {
         if let Some(queues) = &queues {
             queues.begin(&shared);
         }
-        Ok(Self { shared, channel, queues, devices: Vec::new() })
+        Ok(Self { shared, channel, queues, devices: Vec::new(), spare: None })
     }
 
     /// For a process that cannot open `/dev/fuse`: makes further descriptors of the connection of these, which are
@@ -158,6 +160,13 @@ impl<F: Filesystem> Session<F> {
     #[must_use]
     pub fn with_devices(self, devices: Vec<OwnedFd>) -> Self {
         Self { devices, ..self }
+    }
+
+    /// For a process in a sandbox, whose threads may say how that one runs, and no other: it follows lone clients, if
+    /// any thread does.
+    #[must_use]
+    pub fn with_follower(self, spare: SpareThread) -> Self {
+        Self { spare: Some(spare), ..self }
     }
 
     /// What sends notices to the kernel.
@@ -198,21 +207,23 @@ impl<F: Filesystem> Session<F> {
     }
 
     /// Starts the follower, if there is to be one. What the system refuses of it is logged: then there is none.
-    fn start_follower(&self, device: Option<OwnedFd>) -> Option<JoinHandle<io::Result<()>>> {
+    fn start_follower(&mut self, device: Option<OwnedFd>) -> Option<JoinHandle<io::Result<()>>> {
         let Config { threads: pool, placement, .. } = self.shared.config;
+        let spare = self.spare.take();
         // Queues of io_uring are of processors already, and a lone thread has no guard.
         if placement == Placement::Scheduler || pool < 2 || self.queues.is_some() {
             return None;
         }
         let shared = Arc::clone(&self.shared);
         let started = self.channel.another(device, WhenEmpty::Returns).and_then(|channel| {
-            std::thread::Builder::new().name("fuse-follow".into()).spawn(move || match Place::of_this_thread() {
+            let work = move || match Place::of_this_thread() {
                 Ok(place) => shared.follow(&channel, &Arc::new(place)),
                 Err(error) => {
                     tracing::info!(%error, "lone clients are not followed");
                     Ok(())
                 }
-            })
+            };
+            spare.map_or_else(SpareThread::start, Ok)?.run(Box::new(work))
         });
         started.inspect_err(|error| tracing::info!(%error, "lone clients are not followed")).ok()
     }

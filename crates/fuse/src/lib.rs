@@ -50,7 +50,7 @@ mod virtual_xattrs;
 pub use attach::{Attached, attach};
 pub use clock::KernelClock;
 pub use ending::{Ending, Watch};
-pub use mountinfo::{MountEntry, is_mounted, mount_around, mount_at, mount_of_root, mounts_of};
+pub use mountinfo::{MountEntry, MountsOf, is_mounted, mount_around, mount_at, mount_of_root, mounts_of};
 pub use mounting::Mounting;
 pub use options::{KernelOption, Opens, Options, WriteCache, features};
 pub use place::{unmount, unmount_entry};

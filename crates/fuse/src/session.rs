@@ -253,6 +253,15 @@ impl Serving {
         self
     }
 
+    /// For a process in a sandbox: a thread that its rules name, for [`fuse::Session::with_follower`].
+    #[must_use]
+    pub fn with_follower(mut self, spare: Option<fuse::SpareThread>) -> Self {
+        if let Some(spare) = spare {
+            self.session = self.session.with_follower(spare);
+        }
+        self
+    }
+
     /// What closes the image from another thread.
     pub fn end(&self) -> Arc<dyn Served> {
         Arc::clone(&self.end) as _

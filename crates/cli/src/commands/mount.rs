@@ -10,6 +10,7 @@
 //! closes the image in good order before it ends. docs/design/sandbox.md has the processes.
 
 mod connection;
+mod known;
 mod options;
 mod parent;
 mod remount;
@@ -116,6 +117,14 @@ fn check_mount_point(path: &Path) -> anyhow::Result<()> {
         return Err(Usage(format!("{}: the root of this system is no mount point", path.display())).into());
     }
     Ok(())
+}
+
+/// Leaves the terminal's session, so that the end of the terminal does not end the mount. Until the mount is made this
+/// process stays in the group of the one that started it: of a mount on demand the kernel knows by the group who may
+/// look at the mount point meanwhile, and lets all others wait for the mount (autofs, the automount units of systemd).
+fn leave_session() {
+    // It fails only if this process has left it already.
+    let _ = rustix::process::setsid();
 }
 
 /// The files that replace the output of a server in the background once its mount is ready.

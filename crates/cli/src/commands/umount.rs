@@ -19,7 +19,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
-use xfskit_fuse::{Ending, MountEntry, Watch, is_mounted, mount_at, mounts_of, unmount_entry};
+use xfskit_fuse::{Ending, MountEntry, MountsOf, Watch, is_mounted, mount_at, mounts_of, unmount_entry};
 
 /// How long a server may take to close an image.
 const MAX_CLOSING: Duration = Duration::from_secs(300);
@@ -76,9 +76,16 @@ fn find(operand: &Path) -> Result<MountEntry> {
     if let Some(entry) = mount_at(&path).context("/proc/self/mountinfo")? {
         return Ok(entry);
     }
-    let mut mounts = mounts_of(&operand::canonical(operand)).context("/proc/self/mountinfo")?;
+    let MountsOf { believed: mut mounts, others } =
+        mounts_of(&operand::canonical(operand)).context("/proc/self/mountinfo")?;
     match (mounts.pop(), mounts.is_empty()) {
         (None, _) if std::fs::symlink_metadata(&path).is_err() => bail!("{}: no such folder or image", path.display()),
+        (None, _) if let Some(other) = others.first() => bail!(
+            "{}: the mount on {} has this name, by user {}, to whom it does not belong: name the folder, if that is meant",
+            path.display(),
+            other.place.display(),
+            other.user_id
+        ),
         (None, _) => bail!(
             "{}: no mount of xfskit, and no image that is mounted by this name (of a renamed one, give the folder)",
             path.display()

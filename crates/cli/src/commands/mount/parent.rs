@@ -1,7 +1,7 @@
 //! The parent of a mount: it mounts, unmounts and tells the system's log, and has no image open.
 
 use super::connection::{Connection, Message};
-use super::{MountSettings, ServerOutput, check_mount_point, this_program};
+use super::{MountSettings, ServerOutput, check_mount_point, leave_session, this_program};
 use crate::args::MountArgs;
 use crate::exit::{self, Reported};
 use crate::operand;
@@ -44,11 +44,6 @@ impl Served for Server {
 
 /// Runs the parent.
 pub(super) fn run(args: &MountArgs, settings: MountSettings) -> Result<()> {
-    if args.server {
-        // Leaves the terminal's session, so that the end of the terminal does not end the mount. It fails only if this
-        // process has left it already.
-        let _ = rustix::process::setsid();
-    }
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("signals")?;
     check_mount_point(&args.mount_point)?;
     let output = args.server.then(|| ServerOutput::open(args.log_file.as_deref())).transpose()?;
@@ -166,6 +161,7 @@ impl Mount<'_> {
         if let Some(output) = &self.output {
             // A working directory that cannot be left stays busy; the mount works without this.
             let _ = std::env::set_current_dir("/");
+            leave_session();
             output.report_ready();
         }
     }

@@ -2,7 +2,7 @@
 //! unmount; its parent does.
 
 use super::connection::{Connection, Message};
-use super::{MountSettings, ServerOutput, check_mount_point, open_log};
+use super::{MountSettings, ServerOutput, check_mount_point, leave_session, open_log};
 use crate::args::MountArgs;
 use crate::confined;
 use crate::exit;
@@ -46,12 +46,14 @@ pub(super) fn run(args: &MountArgs, settings: MountSettings) -> Result<()> {
         return Ok(filesystem.unmount().map_err(MountError::Close)?);
     };
     let serving = Serving::over(filesystem, kernel, end_report, &settings.fuse)?;
+    let serving = serving.with_follower(confined::take_follower());
     serving.set_sandbox(confined::in_force().to_string());
     attend(&connection, &serving);
     let to_parent = connection.clone();
     std::thread::spawn(move || tell_of_signals(signals, &to_parent));
     connection.send(&Message::Serving)?;
     if let Some(output) = output {
+        leave_session();
         output.replace();
     }
     Ok(serving.run()?)

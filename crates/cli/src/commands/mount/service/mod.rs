@@ -95,7 +95,7 @@ fn mount(helper: &Helper, request: Request) -> Result<(Serving, Vec<Disks>)> {
     let device = read(helper, files, access, Unnamed::OnlyXfs, &mut disks)?;
     let filesystem = image::mount_over(image, device, log, settings.engine)?;
     let serving = attach(helper, request.connection, filesystem, (image, mount_point), &settings.fuse)?;
-    Ok((serving.with_devices(devices), disks))
+    Ok((serving.with_devices(devices).with_follower(confined::take_follower()), disks))
 }
 
 /// Refuses what this process cannot do.
