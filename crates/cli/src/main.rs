@@ -50,7 +50,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     inherited::close_unnamed();
     let (mut is_data, mut only_reads) = (false, false);
+    let names = xfskit_transfer::refuse_other_names().map_err(|error| exit::Usage(error.to_string()));
     let result = match helper::called_as() {
+        _ if names.is_err() => names.map_err(Into::into),
         Some(run) => run(),
         None => match Cli::try_parse_from(args::with_two_dashes(std::env::args_os().collect())) {
             Ok(cli) => {
