@@ -12,13 +12,14 @@
 # make fuzz     every fuzz target, an hour in all (XFSKIT_FUZZ_SECONDS); counts in target/fuzz-report.txt
 # make scrub    images of every form before the kernel's own scrub
 # make packages     what users get: packed crates, packages, container image, each tried in a clean system (needs root)
+# make suite        all tests of the command before the static binary of a release (needs root)
 # make release      the files of a release, into target/release-files
 # make reference    install the reference tools (needs root)
 # make site     the documentation as a site, in target/site; installs mdbook the first time, which takes minutes
 
 CARGO ?= cargo
 
-.PHONY: test models sanitize demo bench results crash crash-long fields fuzz scrub packages release reference site
+.PHONY: test models sanitize demo bench results crash crash-long fields fuzz scrub packages suite release reference site
 
 # The commands that measure, which the binary of users leaves out.
 MEASURING = --features xfskit-cli/bench
@@ -81,6 +82,9 @@ scrub:
 
 packages:
 	scripts/packages
+
+suite:
+	XFSKIT_SUITE=all scripts/packages release suite
 
 release:
 	scripts/release
