@@ -54,7 +54,9 @@ fn main() -> ExitCode {
     // A shell asks what may be completed, and this ends the program.
     clap_complete::CompleteEnv::with_factory(args::command).complete();
     let (mut is_data, mut only_reads) = (false, false);
+    let names = xfskit_transfer::refuse_other_names().map_err(|error| exit::Usage(error.to_string()));
     let result = match helper::called_as() {
+        _ if names.is_err() => names.map_err(Into::into),
         Some(run) => run(),
         None => match args::parse() {
             Ok(cli) => {

@@ -21,6 +21,7 @@
 mod ag_layout;
 mod error;
 mod existing;
+mod idle;
 mod log;
 mod log_size;
 mod make;

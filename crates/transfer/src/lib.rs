@@ -38,7 +38,9 @@ pub use archive::{TarSink, TarSource, unpacked};
 pub use environment::FixedEnvironment;
 pub use error::{LeftOut, Losses, NotReplaced, Result, TransferError, shown};
 pub use event::{Contents, Event, FileKind, Hidden, Kind, Meta, Node};
-pub use host::{Durability, HostSink, HostSource, Keeper, ProtoSource, Slashes, Written};
+pub use host::{
+    Durability, HostSink, HostSource, Keeper, NotSeen, ProtoSource, Slashes, Written, ask_pretender, refuse_other_names,
+};
 pub use image::{Found, ImageSink, ImageSource, ImageWalk, WalkEvent};
 pub use labels::FileContexts;
 pub use layers::Layers;

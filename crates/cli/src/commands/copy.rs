@@ -3,7 +3,7 @@
 mod given;
 
 use super::list::is_dir;
-use super::trees::{adjust_owners, attributes};
+use super::trees::{adjust_owners, attributes, believe_pretender};
 use crate::args::CpArgs;
 use crate::confined;
 use crate::exit::{self, Usage};
@@ -148,6 +148,12 @@ pub fn run(args: &CpArgs) -> Result<()> {
         let hint = format!("no path is within an image; did you mean {name}:/? (IMAGE:/PATH is a path in an image)");
         return Err(Usage(hint).into());
     }
+    let of_host = |place: &CopyOperand| match place {
+        CopyOperand::Host(path) => Some(path.clone()),
+        CopyOperand::Image(..) => None,
+    };
+    let read: Vec<PathBuf> = sources.iter().filter_map(of_host).collect();
+    believe_pretender(read.iter().map(PathBuf::as_path))?;
     // Before an image is opened: the program that writes it may have the same image open.
     let given = given::read(&sources, &target)?;
     interrupt::watch()?;

@@ -2,6 +2,7 @@
 
 use super::attributes::{AttributeReader, Handle};
 use super::contents;
+use super::pretended;
 use crate::error::{Losses, Result, TransferError, host, shown};
 use crate::event::{Contents, Event, Kind, MAX_INLINE_BYTES, Meta, Node, join};
 use crate::paths::{PathId, Paths};
@@ -370,12 +371,16 @@ fn is_dense(stat: &Stat) -> bool {
 /// standard library calls and rustix does not.
 fn is_faked() -> bool {
     static FAKED: OnceLock<bool> = OnceLock::new();
-    *FAKED.get_or_init(|| std::env::var_os("FAKEROOTKEY").is_some())
+    *FAKED.get_or_init(|| std::env::var_os("FAKEROOTKEY").is_some()) || pretended::is_known()
 }
 
 fn stat(fd: impl AsFd, path: &[u8]) -> Result<Stat> {
     let mut stat = rustix::fs::fstat(&fd).map_err(host(path, "reading its attributes"))?;
-    if is_faked() {
+    if pretended::is_known() {
+        if !pretended::apply(&mut stat) {
+            return Err(TransferError::Changed(shown(path)));
+        }
+    } else if is_faked() {
         let copy = fd.as_fd().try_clone_to_owned();
         let faked = copy.and_then(|fd| File::from(fd).metadata()).map_err(host(path, "reading its attributes"))?;
         (stat.st_mode, stat.st_uid, stat.st_gid) = (faked.mode(), faked.uid(), faked.gid());
