@@ -14,7 +14,7 @@ pub use admin::{AdminCommand, GrowArgs, InfoArgs, LabelArgs, NewSize, TrimArgs, 
 #[cfg(feature = "bench")]
 pub use bench::{BenchArgs, CrashTestArgs};
 pub use contents::{CatArgs, CloneArgs, CpArgs, DfArgs, DuArgs, ExportArgs, WriteArgs};
-pub use list::{FindArgs, LsArgs, SizeTest, StatArgs, with_two_dashes};
+pub use list::{FindArgs, LsArgs, StatArgs, with_expression};
 pub use mkfs::{ImportArgs, MkfsArgs, Overwrite, Placement, ProtoArgs, Space};
 pub use source::{LayerArgs, OwnerArgs, SourceArgs};
 pub use xattr::{LoggingArgs, XattrCommand};
@@ -86,7 +86,7 @@ pub enum Command {
     Ls(LsArgs),
     /// List a directory and everything below it
     Tree(PathArgs),
-    /// Find files by name, kind, inode number, attribute, size and time
+    /// Find files, as find(1) does: by name, kind, size, owner, permissions, time, attribute and more
     Find(FindArgs),
     /// Show all attributes of files
     Stat(StatArgs),

@@ -10,6 +10,7 @@ mod commands;
 mod confined;
 mod dump;
 mod exit;
+mod find;
 #[cfg(test)]
 mod fuzz_builders;
 #[cfg(test)]
@@ -52,7 +53,7 @@ fn main() -> ExitCode {
     let (mut is_data, mut only_reads) = (false, false);
     let result = match helper::called_as() {
         Some(run) => run(),
-        None => match Cli::try_parse_from(args::with_two_dashes(std::env::args_os().collect())) {
+        None => match Cli::try_parse_from(args::with_expression(std::env::args_os().collect())) {
             Ok(cli) => {
                 is_data = writes_data(&cli.command);
                 // A server has said what is missing, and goes on.

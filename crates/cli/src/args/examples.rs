@@ -40,7 +40,9 @@ Examples:
 pub const FIND: &str = "\
 Examples:
   xfskit find disk.img / -name '*.conf' -type f
-  xfskit find disk.img /etc -size +10M";
+  xfskit find disk.img /etc -size +10M -o -mtime -7 -printf '%s %p\\n'
+  xfskit find disk.img /etc -type f -exec xfskit cat disk.img {} \\;
+  xfskit find disk.img / -perm -o+w ! -type l -exec xfskit chmod disk.img o-w {} +";
 
 pub const IMPORT: &str = "\
 Examples:
