@@ -9,7 +9,8 @@ pub fn with(notes: &str, examples: &str) -> String {
 pub const CAT: &str = "\
 Examples:
   xfskit cat disk.img /etc/motd
-  xfskit cat disk.img /etc/motd > copy";
+  xfskit cat disk.img /etc/motd > copy
+  xfskit cat --offset 1 --length 512 disk.img /etc/motd";
 
 pub const CHECK: &str = "\
 Examples:
