@@ -36,7 +36,7 @@ pub use adjust::{Adjust, Asked, Attributes, IdMap, IdRange, Labels, Owners};
 pub use archive::{TarSink, TarSource, unpacked};
 pub use environment::FixedEnvironment;
 pub use error::{LeftOut, Losses, NotReplaced, Result, TransferError};
-pub use event::{Contents, Event, FileKind, Hidden, Kind, Meta, Node};
+pub use event::{Contents, Event, FileKind, Hidden, Kind, Meta, Node, is_not_the_files};
 pub use host::{Durability, HostSink, HostSource, Keeper, ProtoSource, Slashes, Written};
 pub use image::{Found, ImageSink, ImageSource, ImageWalk, WalkEvent};
 pub use labels::FileContexts;
