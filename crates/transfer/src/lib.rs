@@ -33,7 +33,7 @@ mod size;
 mod whiteout;
 
 pub use adjust::{Adjust, Asked, Attributes, IdMap, IdRange, Labels, Owners};
-pub use archive::{TarSink, TarSource, unpacked};
+pub use archive::{TarSink, TarSource, acl_text, unpacked};
 pub use environment::FixedEnvironment;
 pub use error::{LeftOut, Losses, NotReplaced, Result, TransferError};
 pub use event::{Contents, Event, FileKind, Hidden, Kind, Meta, Node, is_not_the_files};

@@ -14,7 +14,8 @@ pub struct LsArgs {
     /// Paths within the image, or inode:NUMBER
     #[arg(default_value = "/")]
     pub paths: Vec<OsString>,
-    /// One line for each entry, with its attributes; times are those of the zone in TZ, with their distance from UTC
+    /// One line for each entry, with its attributes; times are those of the zone in TZ, with their distance from UTC.
+    /// Behind the permissions stands + where there is an ACL, and . where there is a label of SELinux and no ACL
     #[arg(short)]
     pub long: bool,
     /// Show inode numbers
@@ -32,9 +33,40 @@ pub struct LsArgs {
     /// With -l: sizes with units
     #[arg(short, long)]
     pub human_readable: bool,
+    /// The newest first, by the time of their contents; with -R directories are still gone through by name
+    #[arg(short = 't', overrides_with = "by_size")]
+    pub by_time: bool,
+    /// The largest first
+    #[arg(short = 'S', overrides_with = "by_time")]
+    pub by_size: bool,
+    /// The other way round
+    #[arg(short, long)]
+    pub reverse: bool,
+    /// Show the label of SELinux, or ? where there is none
+    #[arg(short = 'Z', long)]
+    pub context: bool,
+    /// Show behind a name what it is: / a directory, @ a symbolic link, | a pipe, = a socket, * a program
+    #[arg(short = 'F', long)]
+    pub classify: bool,
+    /// As -l: owners are always numbers
+    #[arg(short)]
+    pub numeric: bool,
+    /// Accepted, since it is so anyway: one line for each entry
+    #[arg(short = '1')]
+    one: bool,
+    /// Accepted, since it is so anyway: names that begin with a dot
+    #[arg(short = 'A', long)]
+    almost_all: bool,
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
+}
+
+impl LsArgs {
+    /// Whether entries are shown with their attributes.
+    pub fn is_long(&self) -> bool {
+        self.long || self.numeric
+    }
 }
 
 /// Arguments of `stat`.

@@ -22,5 +22,5 @@ pub use owners::Owners;
 pub use parse::{Action, Expression, Node, Order};
 pub use printf::list_line;
 pub use runner::{Connection, run};
-pub use test::Entry;
+pub use test::{Entry, label};
 pub use words::{position, split};

@@ -147,7 +147,7 @@ impl<'a> Entry<'a> {
 }
 
 /// The label of SELinux that a file has, without the zero byte behind it.
-fn label(filesystem: &Volume, inode: InodeNumber) -> Result<Option<Vec<u8>>, Error> {
+pub fn label(filesystem: &Volume, inode: InodeNumber) -> Result<Option<Vec<u8>>, Error> {
     match filesystem.get_xattr(inode, LABEL) {
         Ok(mut label) => {
             label.truncate(label.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1));
