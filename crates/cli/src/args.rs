@@ -18,7 +18,7 @@ pub use apart::split;
 pub use bench::{BenchArgs, CrashTestArgs};
 pub use contents::{CatArgs, CloneArgs, CpArgs, DfArgs, DuArgs, ExportArgs, WriteArgs};
 pub use help::command;
-pub use list::{FindArgs, LsArgs, SizeTest, StatArgs, with_two_dashes};
+pub use list::{FindArgs, LsArgs, StatArgs, with_expression};
 pub use mkfs::{ImportArgs, MkfsArgs, Overwrite, Placement, ProtoArgs, Space};
 pub use source::{LayerArgs, OwnerArgs, SourceArgs};
 pub use xattr::{LoggingArgs, XattrCommand};
@@ -78,7 +78,7 @@ pub struct Cli {
 /// # Errors
 /// Help, a version, or what is wrong with them.
 pub fn parse() -> Result<Cli, clap::Error> {
-    let args = with_two_dashes(std::env::args_os().collect());
+    let args = with_expression(std::env::args_os().collect());
     match apart::with_images_apart(args, Cli::command()) {
         Ok(args) => Cli::from_arg_matches(&command().try_get_matches_from(args)?),
         Err(Usage(why)) => Err(command().error(clap::error::ErrorKind::ValueValidation, why)),
@@ -109,7 +109,7 @@ pub enum Command {
     Ls(LsArgs),
     /// List a directory and everything below it
     Tree(PathArgs),
-    /// Find files by name, kind, inode number, attribute, size and time
+    /// Find files, as find(1) does: by name, kind, size, owner, permissions, time, attribute and more
     Find(FindArgs),
     /// Show all attributes of files
     Stat(StatArgs),

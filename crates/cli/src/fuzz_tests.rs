@@ -1,10 +1,11 @@
 //! The fuzz targets of the command's own parsers: dumps of attributes, and options.
 
-use crate::args::{Cli, with_two_dashes};
+use crate::args::{Cli, Command, with_expression};
 use crate::commands::mount::MountSettings;
 use crate::commands::xattr::restore;
 use crate::dump::{Encoding, read_blocks, write_block};
 use crate::exit;
+use crate::find::Expression;
 use crate::helper;
 use clap::Parser;
 use std::ffi::{OsStr, OsString};
@@ -96,7 +97,7 @@ fn fuzz_dump() {
 }
 
 fn line_seeds() -> Vec<Vec<u8>> {
-    let seeds: [&[u8]; 9] = [
+    let seeds: [&[u8]; 11] = [
         b"a.img\n/mnt\n-o\nro,norecovery,larp=always,cache=64M,commit=5,threads=3",
         b"a.img\n/mnt\n-sfv\n-o\nrw,x-systemd.automount,dev,suid,errortag=free_extent:3\n-t\nfuse.xfskit",
         b"mount\n-f\na.img\nmnt\n-o\nwsync,allow_other,bogus",
@@ -105,6 +106,8 @@ fn line_seeds() -> Vec<Vec<u8>> {
         b"xattr\nset\na.img\n/f\nuser.a\n0x00\n--create",
         b"chmod\n-R\na.img\ngo-w,u+rwX\n/",
         b"find\na.img\n/\n--size\n+10k\n--name\n*.[ch]",
+        b"find\na.img\n(\n-perm\n/u+s\n-o\n!\n-mtime\n+1.5\n)\n-printf\n%-5.3T@\\t%p\\n\n,\n-user\nroot",
+        b"find\na.img\n-maxdepth\n2\n-newermt\n2026-01-31\n-exec\nrm\n{}\n;\n-exec\necho\n{}\n+\n-quit",
         OPTIONS.as_bytes(),
     ];
     seeds.map(|line| line.iter().map(|byte| if *byte == b' ' { b',' } else { *byte }).collect()).to_vec()
@@ -120,8 +123,12 @@ fn command_line(input: &[u8]) -> Behaviour {
         .collect();
     let parsed = helper::parse(words.clone());
     behaviour.note(("helper", parsed.is_ok()));
-    let line = with_two_dashes([OsString::from("xfskit")].into_iter().chain(words.clone()).collect());
+    let line = with_expression([OsString::from("xfskit")].into_iter().chain(words.clone()).collect());
     match Cli::try_parse_from(line) {
+        Ok(Cli { command: Command::Find(args), .. }) => {
+            let refusal = Expression::parse(&args.words).err().map(|refusal| refusal.to_string());
+            behaviour.note(("find", refusal.as_deref().and_then(|text| text.rsplit(": ").next())));
+        }
         Ok(_) => behaviour.note("a command"),
         Err(error) => {
             behaviour.note(format!("{:?}", error.kind()));

@@ -11,6 +11,7 @@ mod completion;
 mod confined;
 mod dump;
 mod exit;
+mod find;
 #[cfg(test)]
 mod fuzz_builders;
 #[cfg(test)]

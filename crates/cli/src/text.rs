@@ -81,6 +81,22 @@ fn zone() -> TimeZone {
     ZONE.get_or_init(|| TimeZone::try_system().unwrap_or(TimeZone::UTC)).clone()
 }
 
+/// A time in a form of strftime(3), in the zone of `TZ` or the machine. Outside the years of four digits it is the
+/// number of seconds since 1970.
+pub fn formatted_time(time: Timestamp, format: &str) -> String {
+    let zoned = jiff::Timestamp::from_second(time.seconds).ok().map(|instant| instant.to_zoned(zone()));
+    let text = zoned.and_then(|zoned| jiff::fmt::strtime::format(format, &zoned).ok());
+    text.unwrap_or_else(|| time.seconds.to_string())
+}
+
+/// When a day ends, in the zone of `TZ` or the machine: 24 hours after its midnight. Both in seconds since 1970.
+pub fn end_of_day(seconds: i64) -> i64 {
+    let Ok(instant) = jiff::Timestamp::from_second(seconds) else { return seconds };
+    let time = instant.to_zoned(zone()).time();
+    let since_midnight = i64::from(time.hour()) * 3600 + i64::from(time.minute()) * 60 + i64::from(time.second());
+    seconds - since_midnight + 86_400
+}
+
 /// A time in the form of RFC 3339, in UTC: `2026-01-31T12:00:00.000000001Z`.
 pub fn json_time(time: Timestamp) -> String {
     let (date, second, fraction) = time_parts(time);

@@ -124,6 +124,7 @@ const COMMANDS: &[&str] = &[
     "ls -lR IMAGE /",
     "tree IMAGE",
     "find IMAGE --name *",
+    "find IMAGE -exec true {} ;",
     "stat IMAGE /file",
     "readlink IMAGE /link",
     "cat IMAGE /file",

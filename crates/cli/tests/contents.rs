@@ -49,6 +49,54 @@ fn files_are_written_and_read_back() {
     }
 }
 
+/// Parts of files, with holes and beyond the end, as dd reads them.
+#[test]
+fn parts_of_files_are_those_of_dd() {
+    let scratch = scratch();
+    let image = image(&scratch);
+    let bytes: Vec<u8> = (0..3_000_000_u32).map(|n| (n * 7 + n / 1000) as u8).collect();
+    assert!(with_input("write IMAGE /file", &image, &bytes).status.success());
+    assert!(with_input("write IMAGE /sparse --offset 1M", &image, b"in the middle").status.success());
+    assert!(with_input("write IMAGE /sparse --offset 5M", &image, b"at the end").status.success());
+    let Some(kernel) = kernel_mount(&image) else { return };
+    for name in ["file", "sparse"] {
+        for (offset, length) in [
+            (0, 0),
+            (0, 1),
+            (1, 1),
+            (4095, 2),
+            (1_048_570, 20),
+            (1_048_576, 1 << 20),
+            (1_000_000, 5_000_000),
+            (2_999_999, 10),
+            (3_000_000, 10),
+            (5_242_880, 100),
+            (9_000_000, 1),
+            (0, 9_000_000),
+        ] {
+            let mut dd = Command::new("dd");
+            dd.args([&format!("skip={offset}"), &format!("count={length}"), "iflag=skip_bytes,count_bytes,fullblock"]);
+            let theirs = run(dd.args(["bs=64k", "status=none"]).arg(format!("if={}/{name}", kernel.path().display())));
+            // To dd a count of nothing is all.
+            let expected = if length == 0 { Vec::new() } else { theirs.stdout };
+            let line = format!("cat IMAGE /{name} --offset {offset} --length {length}");
+            let output = xfskit(words(&line, &image));
+            assert!(output.status.success() && output.stdout == expected, "{line}: {} bytes", output.stdout.len());
+        }
+        let tail = run(Command::new("tail").args(["-c", "+1048577"]).arg(kernel.path().join(name))).stdout;
+        assert!(xfskit(words(&format!("cat IMAGE /{name} --offset 1M"), &image)).stdout == tail);
+        let head = run(Command::new("head").args(["-c", "1048577"]).arg(kernel.path().join(name))).stdout;
+        assert!(xfskit(words(&format!("cat IMAGE /{name} --length 1048577"), &image)).stdout == head);
+    }
+    kernel.unmount();
+    let last = format!("cat IMAGE /file --offset {} --length {}", u64::MAX, u64::MAX);
+    assert_eq!(ok(&last, &image), "");
+    for wrong in ["/file /sparse --offset 1", "/file /sparse --length 1", "/file --offset -1", "/file --length x"] {
+        assert_eq!(fails(&format!("cat IMAGE {wrong}"), &image).0, 2, "{wrong}");
+    }
+    assert_eq!(fails("cat IMAGE / --length 0", &image).0, 1);
+}
+
 #[test]
 fn space_is_counted_as_by_du_and_df() {
     if !is_root() {

@@ -18,6 +18,10 @@ fn prepared() -> (Scratch, PathBuf) {
     for (name, bytes) in [("/a/1", 1), ("/a/1023", 1023), ("/a/1025", 1025), ("/a/10241", 10241), ("/a/2m", 2 << 20)] {
         assert!(with_input(&format!("write IMAGE {name}"), &image, &vec![7; bytes]).status.success());
     }
+    for (name, time) in [("/a/1", 3), ("/a/1023", 1), ("/a/1025", 2), ("/a/10241", 1), ("/a/2m", 9), ("/a/b", 5)] {
+        ok(&format!("touch IMAGE {name} -d @{time}"), &image);
+    }
+    ok("chmod IMAGE 755 /a/1", &image);
     (scratch, image)
 }
 
@@ -48,6 +52,18 @@ fn lists_are_those_of_ls() {
         ("IMAGE /z /file /a/b /a/1", "-1A /z /file /a/b /a/1"),
         ("-d IMAGE /z /file /a", "-1d /z /file /a"),
         ("IMAGE /link", "-1d /link"),
+        ("-1t IMAGE /a", "-1At /a"),
+        ("-tr IMAGE /a", "-1Atr /a"),
+        ("-ta IMAGE /a", "-1at /a"),
+        ("-S IMAGE /a", "-1AS /a"),
+        ("-Sr IMAGE /a", "-1ASr /a"),
+        ("-tS IMAGE /a", "-1AtS /a"),
+        ("-St IMAGE /a", "-1ASt /a"),
+        ("-rA IMAGE /a", "-1Ar /a"),
+        ("-ar IMAGE /a", "-1ar /a"),
+        ("-F IMAGE /a", "-1AF /a"),
+        ("-F IMAGE /z", "-1AF /z"),
+        ("-dF IMAGE /link /z/pipe", "-1dF /link /z/pipe"),
     ] {
         assert_eq!(sorted_operands(&ok(&format!("ls {ours}"), &image)), sorted_operands(&theirs(options)), "{ours}");
     }
@@ -59,6 +75,10 @@ fn lists_are_those_of_ls() {
     let files = "/a/1 /a/1023 /a/1025 /a/10241 /a/2m";
     let ours = ok(&format!("ls -lh IMAGE {files}"), &image);
     assert_eq!(column(&ours, 4), column(&theirs(&format!("-lUh {files}")), 4));
+    // Operands are sorted by what is asked for, too.
+    assert_eq!(ok(&format!("ls -S IMAGE {files}"), &image), theirs(&format!("-1S {files}")));
+    assert_eq!(ok(&format!("ls -tr IMAGE {files}"), &image), theirs(&format!("-1tr {files}")));
+    assert_eq!(column(&ok("ls -n IMAGE /a", &image), 3), column(&theirs("-nA /a"), 3));
     kernel.unmount();
 }
 

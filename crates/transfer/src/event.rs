@@ -181,7 +181,7 @@ pub(crate) fn is_portable(name: &[u8]) -> bool {
 }
 
 /// Whether an attribute is another view of one that is copied already, or describes the filesystem instead of the file.
-pub(crate) fn is_not_the_files(name: &[u8]) -> bool {
+pub fn is_not_the_files(name: &[u8]) -> bool {
     matches!(name, b"trusted.SGI_ACL_FILE" | b"trusted.SGI_ACL_DEFAULT") || name.starts_with(b"trusted.xfs:")
 }
 

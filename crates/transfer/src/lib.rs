@@ -34,10 +34,10 @@ mod size;
 mod whiteout;
 
 pub use adjust::{Adjust, Asked, Attributes, IdMap, IdRange, Labels, Owners};
-pub use archive::{TarSink, TarSource, unpacked};
+pub use archive::{TarSink, TarSource, acl_text, unpacked};
 pub use environment::FixedEnvironment;
 pub use error::{LeftOut, Losses, NotReplaced, Result, TransferError, shown};
-pub use event::{Contents, Event, FileKind, Hidden, Kind, Meta, Node};
+pub use event::{Contents, Event, FileKind, Hidden, Kind, Meta, Node, is_not_the_files};
 pub use host::{
     Durability, HostSink, HostSource, Keeper, NotSeen, ProtoSource, Slashes, Written, ask_pretender, refuse_other_names,
 };

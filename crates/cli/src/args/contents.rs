@@ -14,6 +14,12 @@ pub struct CatArgs {
     /// Paths within the image, or inode:NUMBER
     #[arg(required = true)]
     pub paths: Vec<OsString>,
+    /// Begin at this byte; behind the end of the file there is nothing. Only with one path
+    #[arg(long, value_name = "BYTE", value_parser = crate::text::parse_size)]
+    pub offset: Option<u64>,
+    /// Print so many bytes at most. Only with one path
+    #[arg(long, value_name = "BYTES", value_parser = crate::text::parse_size)]
+    pub length: Option<u64>,
 }
 
 /// Arguments of `write`.

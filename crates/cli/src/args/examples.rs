@@ -9,7 +9,8 @@ pub fn with(notes: &str, examples: &str) -> String {
 pub const CAT: &str = "\
 Examples:
   xfskit cat disk.img /etc/motd
-  xfskit cat disk.img /etc/motd > copy";
+  xfskit cat disk.img /etc/motd > copy
+  xfskit cat --offset 1 --length 512 disk.img /etc/motd";
 
 pub const CHECK: &str = "\
 Examples:
@@ -40,7 +41,9 @@ Examples:
 pub const FIND: &str = "\
 Examples:
   xfskit find disk.img / -name '*.conf' -type f
-  xfskit find disk.img /etc -size +10M";
+  xfskit find disk.img /etc -size +10M -o -mtime -7 -printf '%s %p\\n'
+  xfskit find disk.img /etc -type f -exec xfskit cat disk.img {} \\;
+  xfskit find disk.img / -perm -o+w ! -type l -exec xfskit chmod disk.img o-w {} +";
 
 pub const IMPORT: &str = "\
 Examples:

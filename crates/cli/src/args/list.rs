@@ -4,11 +4,7 @@ use super::{ReadArgs, examples};
 use crate::glob::{Case, Glob};
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use std::cmp::Ordering;
 use std::ffi::{OsStr, OsString};
-use std::str::FromStr;
-use xfskit::FileType;
-use xfskit::ondisk::Timestamp;
 
 /// Arguments of `ls`.
 #[derive(Debug, Args)]
@@ -18,7 +14,8 @@ pub struct LsArgs {
     /// Paths within the image, or inode:NUMBER
     #[arg(default_value = "/")]
     pub paths: Vec<OsString>,
-    /// One line for each entry, with its attributes; times are those of the zone in TZ, with their distance from UTC
+    /// One line for each entry, with its attributes; times are those of the zone in TZ, with their distance from UTC.
+    /// Behind the permissions stands + where there is an ACL, and . where there is a label of SELinux and no ACL
     #[arg(short)]
     pub long: bool,
     /// Show inode numbers
@@ -36,9 +33,40 @@ pub struct LsArgs {
     /// With -l: sizes with units
     #[arg(short, long)]
     pub human_readable: bool,
+    /// The newest first, by the time of their contents; with -R directories are still gone through by name
+    #[arg(short = 't', overrides_with = "by_size")]
+    pub by_time: bool,
+    /// The largest first
+    #[arg(short = 'S', overrides_with = "by_time")]
+    pub by_size: bool,
+    /// The other way round
+    #[arg(short, long)]
+    pub reverse: bool,
+    /// Show the label of SELinux, or ? where there is none
+    #[arg(short = 'Z', long)]
+    pub context: bool,
+    /// Show behind a name what it is: / a directory, @ a symbolic link, | a pipe, = a socket, * a program
+    #[arg(short = 'F', long)]
+    pub classify: bool,
+    /// As -l: owners are always numbers
+    #[arg(short)]
+    pub numeric: bool,
+    /// Accepted, since it is so anyway: one line for each entry
+    #[arg(short = '1')]
+    one: bool,
+    /// Accepted, since it is so anyway: names that begin with a dot
+    #[arg(short = 'A', long)]
+    almost_all: bool,
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
+}
+
+impl LsArgs {
+    /// Whether entries are shown with their attributes.
+    pub fn is_long(&self) -> bool {
+        self.long || self.numeric
+    }
 }
 
 /// Arguments of `stat`.
@@ -52,47 +80,70 @@ pub struct StatArgs {
 }
 
 const FIND_NOTES: &str = "\
-A file is listed if it passes all tests that are given. They may be written with one dash, as in find(1): \
--name '*.conf' -type f. A pattern has *, ?, [a-z], [!a-z], and a backslash before what stands for itself; put it \
-in quotes.";
+The expression is that of find(1), with one dash or two. It is true of a file or not; where it is, the path is printed, \
+unless it has an action of its own. PATTERN has *, ?, [a-z], [!a-z], and a backslash before what stands for itself; put \
+it in quotes. N is a number, +N more than that, -N less.
+
+Operators, the strongest first:
+  ( EXPR )  ! EXPR  -not EXPR     the shell wants \\( \\) and \\!
+  EXPR -a EXPR  EXPR EXPR         both; the second is not looked at if the first is false
+  EXPR -o EXPR                    one of them; the second is not looked at if the first is true
+  EXPR , EXPR                     both are looked at, the second counts
+
+Tests:
+  -name PATTERN -iname            the last name; with i, small and capital letters are the same
+  -path PATTERN -ipath            the whole path, as it is printed; * also matches slashes
+  -lname PATTERN -ilname          where a symbolic link points
+  -type KIND                      f, d, l (symbolic link), p (pipe), s (socket), b, c (devices), or
+                                  several with commas; -xtype: of what a link leads to
+  -size [+-]N[cwbkMG]             rounded up to units of bytes, 2 bytes, 512 bytes, k, M, G
+  -empty                          a file without contents, a directory without entries
+  -perm MODE, -MODE, /MODE        exactly these permissions, all of them, one of them: 644, u+w,g+w
+  -user NAME -group NAME          a number, or a name of the image's /etc/passwd or /etc/group
+  -uid N -gid N -links N -inum N  numbers
+  -nouser -nogroup                the owner has no name there
+  -samefile PATH                  the same inode
+  -mtime N -atime N -ctime N      ages in whole days; -mmin, -amin, -cmin: in minutes
+  -newer PATH -anewer -cnewer     changed later than a path within the image
+  -newerXY PATH                   time X later than time Y: a, B (made), c, m; -newermt DATE
+  -xattr PATTERN                  it has an attribute whose whole name, as in user.a, matches
+  -context PATTERN                the label of SELinux
+  -true -false
+
+Options:
+  -maxdepth N -mindepth N         levels below the starting paths, which have 0
+  -depth                          what is in a directory before the directory
+  -daystart                       ages behind it are counted from the end of today
+
+Actions:
+  -print -print0 -ls              a line; a zero byte behind the path; a line with the attributes
+  -printf FORMAT                  as find(1): %p %f %h %P %s %m %M %u %g %i %n %l %y %T@ %TY, ...
+  -prune -quit                    not into this directory; no further
+  -exec COMMAND ;                 a program of the host, for each file: true if it succeeds
+  -exec COMMAND {} +              with many paths, when the search is over and the image is closed
+
+{} stands for the path within the image, which a program of the host cannot open: give it to xfskit. Commands run \
+outside the sandbox, in a process that reads no image. A command with + may change the image; one with ; finds it \
+open for reading. With --json each printed file is a line, and -printf is refused.
+
+find only reads: there is no -delete. Symbolic links are not followed, and regular expressions are not understood.";
 
 /// Arguments of `find`.
 #[derive(Debug, Args)]
 #[command(after_help = examples::with(FIND_NOTES, examples::FIND))]
+#[command(override_usage = "xfskit find [OPTIONS] <IMAGE> [PATHS]... [EXPRESSION]")]
 pub struct FindArgs {
     #[command(flatten)]
     pub read: ReadArgs,
-    /// Where to begin: paths within the image, or inode:NUMBER
+    /// Where to begin: paths within the image, or inode:NUMBER. The expression follows
     #[arg(default_value = "/")]
     pub paths: Vec<OsString>,
-    /// The last name of the path matches a pattern
-    #[arg(long, value_name = "PATTERN", value_parser = glob(Case::Counts))]
-    pub name: Vec<Glob>,
-    /// As -name; small and capital letters are the same
-    #[arg(long, value_name = "PATTERN", value_parser = glob(Case::IsIgnored))]
-    pub iname: Vec<Glob>,
-    /// The kind, one or several: f (file), d (directory), l (symbolic link), p (pipe), s (socket), b, c (devices)
-    #[arg(long = "type", value_name = "KIND", value_delimiter = ',')]
-    pub kind: Vec<FileKind>,
-    /// The inode number
-    #[arg(long, value_name = "NUMBER")]
-    pub inum: Option<u64>,
-    /// It has an attribute whose whole name, as in security.selinux, matches a pattern
-    #[arg(long, value_name = "PATTERN", value_parser = glob(Case::Counts))]
-    pub xattr: Vec<Glob>,
-    /// The size, rounded up to whole units: c (bytes), k, M, G, or blocks of 512 bytes without a letter; +N is more
-    /// than N units, -N less
-    #[arg(long, value_name = "[+-]N[ckMG]", allow_hyphen_values = true)]
-    pub size: Vec<SizeTest>,
-    /// Contents changed later than those of a path within the image
-    #[arg(long, value_name = "PATH")]
-    pub newer: Option<OsString>,
-    /// Contents changed later than a time, which is given as to touch -d
-    #[arg(long, value_name = "DATE", value_parser = crate::text::parse_time)]
-    pub newermt: Option<Timestamp>,
-    /// A zero byte behind each path instead of the end of a line
-    #[arg(long)]
-    pub print0: bool,
+    /// A word of the expression
+    #[arg(long = "expression", hide = true, allow_hyphen_values = true)]
+    pub words: Vec<OsString>,
+    /// Be the process that reads the image, for another one that runs the commands of the expression
+    #[arg(long, hide = true)]
+    pub search: bool,
 }
 
 /// The parser of a pattern.
@@ -100,93 +151,12 @@ pub(super) fn glob(case: Case) -> impl TypedValueParser<Value = Glob> {
     OsStringValueParser::new().try_map(move |text| Glob::parse(&text, case))
 }
 
-/// Whether an argument of `find` is an option that find(1) writes with one dash: a word of small letters.
-fn is_find_test(arg: &OsStr) -> bool {
-    let word = arg.as_encoded_bytes().strip_prefix(b"-").unwrap_or_default();
-    word.len() > 1 && word[0].is_ascii_lowercase() && word[1..].iter().all(u8::is_ascii_alphanumeric)
-}
-
-/// The program's arguments, where the options that find(1) writes with one dash get two, those too that there are not:
-/// the message about one then has the whole word.
-pub fn with_two_dashes(mut args: Vec<OsString>) -> Vec<OsString> {
-    let is_command = |at: &usize| !args[*at].as_encoded_bytes().starts_with(b"-") && args[at - 1] != "--wait";
-    let command = (1..args.len()).find(is_command);
-    if let Some(command) = command.filter(|command| args[*command] == "find") {
-        let tests = args[command + 1..].iter_mut().take_while(|arg| *arg != "--");
-        for arg in tests.filter(|arg| is_find_test(arg)) {
-            *arg = [OsStr::new("-"), arg].into_iter().collect();
-        }
-    }
+/// The program's arguments, where each word of the expression of `find` is the value of an option of its own.
+pub fn with_expression(mut args: Vec<OsString>) -> Vec<OsString> {
+    let Some(find) = crate::find::position(&args) else { return args };
+    let (own, expression) = crate::find::split(&args.split_off(find + 1));
+    let option = |word: OsString| [OsStr::new("--expression="), &word].into_iter().collect();
+    args.extend(expression.into_iter().map(option));
+    args.extend(own);
     args
-}
-
-/// A kind of file, by the letter that find(1) has for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileKind(FileType);
-
-impl FileKind {
-    /// The type of the file.
-    pub fn file_type(self) -> FileType {
-        self.0
-    }
-}
-
-impl FromStr for FileKind {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Ok(Self(match text {
-            "f" => FileType::File,
-            "d" => FileType::Dir,
-            "l" => FileType::Symlink,
-            "p" => FileType::Fifo,
-            "s" => FileType::Socket,
-            "b" => FileType::BlockDevice,
-            "c" => FileType::CharDevice,
-            _ => return Err("expected one of f, d, l, p, s, b, c, or several with commas".into()),
-        }))
-    }
-}
-
-/// A comparison with a size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SizeTest {
-    order: Ordering,
-    units: u64,
-    unit_bytes: u64,
-}
-
-impl SizeTest {
-    /// Whether a size passes the comparison.
-    pub fn holds(&self, bytes: u64) -> bool {
-        bytes.div_ceil(self.unit_bytes).cmp(&self.units) == self.order
-    }
-}
-
-impl FromStr for SizeTest {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (order, rest) = match text.as_bytes().first() {
-            Some(b'+') => (Ordering::Greater, &text[1..]),
-            Some(b'-') => (Ordering::Less, &text[1..]),
-            _ => (Ordering::Equal, text),
-        };
-        let digits = rest.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-        let unit_bytes = match &rest[digits.len()..] {
-            "" | "b" => 512,
-            "c" => 1,
-            "w" => 2,
-            "k" => 1 << 10,
-            "M" => 1 << 20,
-            "G" => 1 << 30,
-            _ => return Err("the units are c, k, M and G".into()),
-        };
-        match digits.parse() {
-            Ok(units) if digits.starts_with(|digit: char| digit.is_ascii_digit()) => {
-                Ok(Self { order, units, unit_bytes })
-            }
-            _ => Err("expected a number of units, as in +10M".into()),
-        }
-    }
 }

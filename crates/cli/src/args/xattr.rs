@@ -85,9 +85,10 @@ pub enum XattrCommand {
         /// Everything below it too
         #[arg(short = 'R', long)]
         recursive: bool,
-        /// Only names with this prefix; "-" for all
-        #[arg(short = 'm', long = "match", value_name = "PREFIX", default_value = "user.")]
-        prefix: String,
+        /// Only names with this prefix; "-" for all. Without this option, those that begin with user., and how many
+        /// others there are is printed to standard error
+        #[arg(short = 'm', long = "match", value_name = "PREFIX")]
+        prefix: Option<String>,
         /// Encode all values in one way
         #[arg(short, long)]
         encoding: Option<crate::dump::Encoding>,

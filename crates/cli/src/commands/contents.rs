@@ -2,7 +2,7 @@
 
 use super::list::is_dir;
 use crate::args::{CatArgs, CloneArgs, WriteArgs};
-use crate::exit::for_each;
+use crate::exit::{Usage, for_each};
 use crate::image::{edit, edit_after, find_place, open_to_read, resolve, shown, wait_at_least};
 use crate::input::{Input, PIPE_ENDS_WITHIN, is_pipe};
 use crate::interrupt;
@@ -10,6 +10,7 @@ use crate::screen::data;
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::io::{Read, Write};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Caller, Error, Fallocate, FileType, LastLink, NewFile, SetAttr, SetMode, SetTime, Stat, Volume};
@@ -22,22 +23,28 @@ const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 
 /// Runs `cat`. As with cat(1), a file that cannot be read does not prevent those behind it.
 pub fn cat(args: &CatArgs) -> Result<()> {
+    if args.paths.len() > 1 && (args.offset.is_some() || args.length.is_some()) {
+        return Err(Usage("--offset and --length are for one file".into()).into());
+    }
     let filesystem = open_to_read(&args.read)?;
     let mut out = data();
-    let printed = for_each(&args.paths, |path| cat_one(&filesystem, path, &mut out));
+    let begin = args.offset.unwrap_or(0);
+    let range = begin..begin.saturating_add(args.length.unwrap_or(u64::MAX));
+    let printed = for_each(&args.paths, |path| cat_one(&filesystem, path, range.clone(), &mut out));
     out.flush()?;
     printed
 }
 
-fn cat_one(filesystem: &Volume, path: &OsStr, out: &mut impl Write) -> Result<()> {
+fn cat_one(filesystem: &Volume, path: &OsStr, range: Range<u64>, out: &mut impl Write) -> Result<()> {
     let stat = resolve(filesystem, path, LastLink::Follow).with_context(|| shown(path))?;
     if is_dir(&stat) {
         return Err(Error::IsADirectory).with_context(|| shown(path));
     }
     let mut buffer = vec![0; stat.size.clamp(1, PIECE_BYTES as u64) as usize];
-    let mut offset = 0;
+    let mut offset = range.start;
     loop {
-        let count = filesystem.read_at(stat.inode, offset, &mut buffer).with_context(|| shown(path))?;
+        let wanted = (range.end - offset).min(buffer.len() as u64) as usize;
+        let count = filesystem.read_at(stat.inode, offset, &mut buffer[..wanted]).with_context(|| shown(path))?;
         if count == 0 {
             return Ok(());
         }

@@ -1,70 +1,169 @@
-//! `xfskit find`.
+//! `xfskit find`: walks through trees and evaluates an expression ([`crate::find`]) for each file.
 
-use super::list::{path_of, stat_json};
-use crate::args::{FindArgs, SizeTest};
-use crate::exit::Failures;
-use crate::image::{find, open_to_read, resolve, shown};
+use super::list::stat_json;
+use crate::args::FindArgs;
+use crate::exit::{Failures, Usage};
+use crate::find::{self, Action, Connection, Entry, Expression, Node, Order, Owners};
+use crate::image::open_to_read;
 use crate::interrupt;
-use crate::screen::{self, out};
+use crate::screen::{self, Screen, out};
 use crate::text::set_json;
 use anyhow::{Context, Result};
-use std::io::Write;
+use std::ffi::OsStr;
+use std::io::{BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
-use xfskit::ondisk::Timestamp;
-use xfskit::volume::{LastLink, Volume};
-use xfskit_transfer::{Found, ImageWalk};
+use xfskit::volume::Volume;
+use xfskit_transfer::{ImageWalk, WalkEvent};
 
 /// Runs `find`. An error does not end the search.
 pub fn run(args: &FindArgs, as_json: bool) -> Result<()> {
+    let mut expression = Expression::parse(&args.words)?;
+    if as_json && expression.has_format() {
+        return Err(Usage("find: -printf prints no JSON; leave --json out".into()).into());
+    }
+    if !expression.commands.is_empty() && !args.search {
+        return find::run(args, &expression.commands);
+    }
+    let connection = if args.search { Some(Connection::of_standard_input()?) } else { None };
     let filesystem = open_to_read(&args.read)?;
-    let newer = args.newer.as_ref().map(|path| {
-        let stat = resolve(&filesystem, path, LastLink::Keep).with_context(|| shown(path))?;
-        anyhow::Ok(stat.mtime)
-    });
-    let later_than: Vec<Timestamp> = newer.transpose()?.into_iter().chain(args.newermt).collect();
-    let mut out = out();
-    let mut failures = Failures::default();
+    let mut owners = Owners::default();
+    expression.bind(&filesystem, &mut owners)?;
+    let mut search = Search {
+        filesystem: &filesystem,
+        expression: &expression,
+        owners,
+        connection,
+        as_json,
+        out: out(),
+        failures: Failures::default(),
+        is_pruned: false,
+        has_quit: false,
+    };
     for path in &args.paths {
-        let Some(start) = failures.unless_failed(find(&filesystem, path))? else { continue };
-        for found in ImageWalk::new(&filesystem, start.inode, path.as_bytes()).found() {
-            interrupt::check()?;
-            let Some(found) = failures.unless_failed(found)? else { continue };
-            let shown =
-                is_asked_for(&filesystem, &found, args, &later_than).and_then(|is_asked_for| match is_asked_for {
-                    true => print(&mut out, &filesystem, &found, args, as_json),
-                    false => Ok(()),
-                });
-            failures.note(shown)?;
+        search.tree(path)?;
+        if search.has_quit {
+            break;
         }
     }
-    out.flush()?;
-    failures.into_result()
+    search.out.flush()?;
+    search.failures.into_result()
 }
 
-/// Whether a file passes all tests. Tests that read from the image are the last.
-fn is_asked_for(filesystem: &Volume, found: &Found, args: &FindArgs, later_than: &[Timestamp]) -> Result<bool> {
-    let stat = &found.stat;
-    let holds = args.name.iter().chain(&args.iname).all(|glob| glob.matches(found.name()))
-        && (args.kind.is_empty() || args.kind.iter().any(|asked| asked.file_type() == stat.file_type))
-        && args.inum.is_none_or(|inum| stat.inode.0 == inum)
-        && args.size.iter().all(|size: &SizeTest| size.holds(stat.size))
-        && later_than.iter().all(|time| stat.mtime > *time);
-    if !holds || args.xattr.is_empty() {
-        return Ok(holds);
-    }
-    let names = filesystem.list_xattrs(stat.inode).with_context(|| path_of(found))?;
-    Ok(args.xattr.iter().all(|glob| names.iter().any(|name| glob.matches(name))))
+/// The state of a search.
+struct Search<'a> {
+    filesystem: &'a Volume,
+    expression: &'a Expression,
+    owners: Owners,
+    /// To the process that runs commands.
+    connection: Option<Connection>,
+    as_json: bool,
+    out: BufWriter<Screen>,
+    failures: Failures,
+    /// The search is not to enter the directory that is looked at.
+    is_pruned: bool,
+    has_quit: bool,
 }
 
-fn print(out: &mut impl Write, filesystem: &Volume, found: &Found, args: &FindArgs, as_json: bool) -> Result<()> {
-    if as_json {
-        let mut value = stat_json(filesystem, &found.stat).with_context(|| path_of(found))?;
-        set_json(&mut value, "path", &found.path);
-        writeln!(out, "{value}")?;
-    } else if args.print0 {
-        out.write_all(&[&found.path, &b"\0"[..]].concat())?;
-    } else {
-        out.write_all(&[&screen::name(&found.path), &b"\n"[..]].concat())?;
+impl Search<'_> {
+    /// Searches a file or a directory and everything below it.
+    fn tree(&mut self, path: &OsStr) -> Result<()> {
+        let Some(start) = self.failures.unless_failed(crate::image::find(self.filesystem, path))? else {
+            return Ok(());
+        };
+        let (most_depth, order) = (self.expression.most_depth, self.expression.order);
+        let mut walk = ImageWalk::new(self.filesystem, start.inode, path.as_bytes());
+        let mut depth = 0;
+        while let Some(event) = walk.next() {
+            interrupt::check()?;
+            let start = path.as_bytes();
+            match event {
+                Ok(WalkEvent::Found(found)) => {
+                    let is_entered = found.is_dir() && depth < most_depth;
+                    self.is_pruned = false;
+                    if !is_entered || order == Order::DirFirst {
+                        self.look_at(&Entry { found: &found, start, depth })?;
+                    }
+                    if is_entered && !(self.is_pruned && order == Order::DirFirst) {
+                        depth += 1;
+                    } else if found.is_dir() {
+                        walk.skip_below();
+                    }
+                }
+                Ok(WalkEvent::Left(found)) => {
+                    depth -= 1;
+                    if order == Order::ContentsFirst {
+                        self.look_at(&Entry { found: &found, start, depth })?;
+                    }
+                }
+                Err(error) => self.failures.note(Err(error.into()))?,
+            }
+            if self.has_quit {
+                break;
+            }
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// Evaluates the expression for a file.
+    fn look_at(&mut self, entry: &Entry<'_>) -> Result<()> {
+        if entry.depth < self.expression.least_depth {
+            return Ok(());
+        }
+        let expression = self.expression;
+        let result = self.evaluate(&expression.root, entry).map(drop);
+        self.failures.note(result)
+    }
+
+    fn evaluate(&mut self, node: &Node, entry: &Entry<'_>) -> Result<bool> {
+        match node {
+            Node::Test(test) => test.holds(self.filesystem, &mut self.owners, entry),
+            Node::Action(action) => self.act(action, entry),
+            Node::Not(node) => Ok(!self.evaluate(node, entry)?),
+            Node::All(nodes) => self.until(nodes, Some(false), entry),
+            Node::Any(nodes) => self.until(nodes, Some(true), entry),
+            Node::List(nodes) => self.until(nodes, None, entry),
+        }
+    }
+
+    /// Evaluates one node after another, up to one with this result; the result of the last one.
+    fn until(&mut self, nodes: &[Node], ends: Option<bool>, entry: &Entry<'_>) -> Result<bool> {
+        let mut result = true;
+        for node in nodes {
+            result = self.evaluate(node, entry)?;
+            if self.has_quit || ends == Some(result) {
+                break;
+            }
+        }
+        Ok(result)
+    }
+
+    fn act(&mut self, action: &Action, entry: &Entry<'_>) -> Result<bool> {
+        let path = &entry.found.path;
+        match action {
+            Action::Prune => self.is_pruned = true,
+            Action::Quit => self.has_quit = true,
+            Action::Exec(number) => {
+                let Some(connection) = &mut self.connection else { return Ok(false) };
+                self.out.flush()?;
+                let asked = connection.ask(*number, &self.expression.commands[*number], path);
+                return asked.with_context(|| entry.shown());
+            }
+            Action::Printf(format) => {
+                let text = format.text(self.filesystem, &mut self.owners, entry)?;
+                self.out.write_all(&text)?;
+            }
+            Action::Print | Action::Print0 | Action::List if self.as_json => {
+                let mut value = stat_json(self.filesystem, &entry.found.stat).with_context(|| entry.shown())?;
+                set_json(&mut value, "path", path);
+                writeln!(self.out, "{value}")?;
+            }
+            Action::Print => self.out.write_all(&[&screen::name(path), &b"\n"[..]].concat())?,
+            Action::Print0 => self.out.write_all(&[path, &b"\0"[..]].concat())?,
+            Action::List => {
+                let line = find::list_line(self.filesystem, &mut self.owners, entry, self.expression.now)?;
+                self.out.write_all(&line)?;
+            }
+        }
+        Ok(true)
+    }
 }

@@ -1,5 +1,6 @@
 //! `xfskit tree`, `stat` and `readlink`.
 
+use super::attributes::Attributes;
 use crate::args::{PathArgs, StatArgs};
 use crate::exit::Failures;
 use crate::image::{find, open_to_read, shown};
@@ -103,12 +104,18 @@ pub fn stat(args: &StatArgs, as_json: bool) -> Result<()> {
     let mut failures = Failures::default();
     let mut found = Vec::new();
     for path in &args.paths {
-        let printed = find(&filesystem, path).and_then(|stat| match as_json {
-            true => {
-                found.push((path, stat_json(&filesystem, &stat).with_context(|| shown(path))?));
-                Ok(())
+        let printed = find(&filesystem, path).and_then(|stat| {
+            // What is in the inode is shown though its attributes are damaged.
+            let attributes = Attributes::read(&filesystem, stat.inode).with_context(|| shown(path));
+            if as_json {
+                let mut value = stat_json(&filesystem, &stat).with_context(|| shown(path))?;
+                attributes.as_ref().iter().for_each(|attributes| attributes.add_to(&mut value));
+                found.push((path, value));
+            } else {
+                print_stat(&mut out, &filesystem, path, &stat)?;
+                attributes.as_ref().iter().try_for_each(|attributes| attributes.print(&mut out))?;
             }
-            false => print_stat(&mut out, &filesystem, path, &stat),
+            attributes.map(drop)
         });
         failures.note(printed)?;
     }
@@ -146,7 +153,7 @@ fn print_stat(out: &mut impl Write, filesystem: &Volume, path: &OsStr, stat: &St
     Ok(writeln!(out, "made:       {}", time_string(stat.birth_time))?)
 }
 
-/// All attributes of a file.
+/// What is in the inode of a file.
 pub fn stat_json(filesystem: &Volume, stat: &Stat) -> Result<Value, Error> {
     let mut value = json!({
         "inode": stat.inode.0,

@@ -1,17 +1,21 @@
 //! `xfskit ls`.
 
+use super::attributes::{Mark, mark};
 use super::list::{device, is_dir, is_symlink, stat_json};
 use crate::args::LsArgs;
 use crate::exit::Failures;
+use crate::find::label;
 use crate::image::{find, open_to_read};
 use crate::interrupt;
 use crate::screen::{self, Screen, out};
 use crate::text::{human_size, mode_string, set_json, short_time_string};
 use anyhow::Result;
 use serde_json::Value;
+use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::io::{BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
+use xfskit::FileType;
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Error, Stat, Volume};
 use xfskit_transfer::{ImageWalk, TransferError, WalkEvent};
@@ -45,6 +49,10 @@ pub fn ls(args: &LsArgs, as_json: bool) -> Result<()> {
             Err(error) => failures.note(Err(error))?,
         }
     }
+    if args.by_time || args.by_size {
+        sort(&filesystem, args, &mut files);
+        sort(&filesystem, args, &mut dirs);
+    }
     let has_headings = args.recursive || args.paths.len() > 1;
     let out = out();
     let mut list = List {
@@ -67,6 +75,20 @@ pub fn ls(args: &LsArgs, as_json: bool) -> Result<()> {
     }
     list.out.flush()?;
     failures.into_result()
+}
+
+/// Brings entries, which are in the order of their names, into that of `-t`, `-S` and `-r`. Those that cannot be read
+/// are the last.
+fn sort(filesystem: &Volume, args: &LsArgs, entries: &mut [NamedInode]) {
+    let stat = |inode: &InodeNumber| filesystem.stat(*inode).ok();
+    if args.by_time {
+        entries.sort_by_cached_key(|(_, inode)| Reverse(stat(inode).map(|stat| stat.mtime)));
+    } else if args.by_size {
+        entries.sort_by_cached_key(|(_, inode)| Reverse(stat(inode).map(|stat| stat.size)));
+    }
+    if args.reverse {
+        entries.reverse();
+    }
 }
 
 impl List<'_> {
@@ -105,6 +127,7 @@ impl List<'_> {
             let above = self.filesystem.lookup(inode, b"..").map_err(|error| self.failure(path, error))?.inode;
             entries.splice(0..0, [(b".".to_vec(), inode), (b"..".to_vec(), above)]);
         }
+        sort(self.filesystem, self.args, &mut entries);
         if self.has_headings && !self.as_json {
             let gap: &[u8] = if self.has_begun { b"\n" } else { b"" };
             self.out.write_all(&[gap, &screen::name(path), b":\n"].concat())?;
@@ -123,12 +146,14 @@ impl List<'_> {
 
     fn entries(&mut self, dir: &[u8], entries: &[NamedInode]) -> Result<()> {
         let mut failures = Failures::default();
-        for (name, inode) in entries {
+        let marks = self.marks(dir, entries, &mut failures)?;
+        for (at, (name, inode)) in entries.iter().enumerate() {
             self.has_begun = true;
-            let shown = match self.entry(dir, name, *inode) {
+            let mark = marks.get(at).map_or("", Mark::sign);
+            let shown = match self.entry(dir, name, *inode, mark) {
                 Ok(line) => Ok(self.out.write_all(&line)?),
                 Err(error) => {
-                    self.out.write_all(&self.unreadable(name, *inode))?;
+                    self.out.write_all(&self.unreadable(name, *inode, mark))?;
                     Err(self.failure(&below(dir, name), error))
                 }
             };
@@ -137,8 +162,31 @@ impl List<'_> {
         failures.into_result()
     }
 
+    /// What stands behind the permissions of each entry. Where nothing does there is no column for it.
+    fn marks(&mut self, dir: &[u8], entries: &[NamedInode], failures: &mut Failures) -> Result<Vec<Mark>> {
+        if self.as_json || !self.args.is_long() {
+            return Ok(Vec::new());
+        }
+        let mut marks = Vec::with_capacity(entries.len());
+        for (name, inode) in entries {
+            // An inode that cannot be read is reported with its line.
+            let found = self.filesystem.stat(*inode).ok().map(|stat| mark(self.filesystem, &stat));
+            marks.push(match found.transpose() {
+                Ok(mark) => mark.unwrap_or(Mark::Nothing),
+                Err(error) => {
+                    failures.note(Err(self.failure(&below(dir, name), error)))?;
+                    Mark::Unknown
+                }
+            });
+        }
+        if marks.iter().all(|mark| *mark == Mark::Nothing) {
+            marks.clear();
+        }
+        Ok(marks)
+    }
+
     /// The line of an entry.
-    fn entry(&mut self, dir: &[u8], name: &[u8], inode: InodeNumber) -> Result<Vec<u8>, Error> {
+    fn entry(&mut self, dir: &[u8], name: &[u8], inode: InodeNumber, mark: &str) -> Result<Vec<u8>, Error> {
         let mut line = self.number(inode);
         if self.as_json {
             let mut value = stat_json(self.filesystem, &self.filesystem.stat(inode)?)?;
@@ -146,19 +194,37 @@ impl List<'_> {
             if self.has_headings {
                 set_json(&mut value, "path", &below(dir, name));
             }
+            if let Some(label) = self.label(inode)? {
+                set_json(&mut value, "label", &label);
+            }
             if !self.args.recursive {
                 self.values.push(value);
                 return Ok(Vec::new());
             }
             return Ok(format!("{value}\n").into_bytes());
         }
-        if self.args.long {
-            self.long_line(&mut line, &self.filesystem.stat(inode)?, name)?;
+        if self.args.is_long() {
+            self.long_line(&mut line, &self.filesystem.stat(inode)?, name, mark)?;
         } else {
+            if let Some(label) = self.label(inode)? {
+                line.extend_from_slice(&[&screen::name(&label), &b" "[..]].concat());
+            }
             line.extend_from_slice(&screen::name(name));
+            if self.args.classify {
+                line.extend_from_slice(indicator(&self.filesystem.stat(inode)?).as_bytes());
+            }
         }
         line.push(b'\n');
         Ok(line)
+    }
+
+    /// The label of SELinux, if it is asked for.
+    fn label(&self, inode: InodeNumber) -> Result<Option<Vec<u8>>, Error> {
+        if !self.args.context {
+            return Ok(None);
+        }
+        let label = label(self.filesystem, inode)?;
+        Ok(if self.as_json { label } else { Some(label.unwrap_or_else(|| b"?".to_vec())) })
     }
 
     fn number(&self, inode: InodeNumber) -> Vec<u8> {
@@ -166,15 +232,16 @@ impl List<'_> {
     }
 
     /// The line of an entry whose inode cannot be read.
-    fn unreadable(&self, name: &[u8], inode: InodeNumber) -> Vec<u8> {
+    fn unreadable(&self, name: &[u8], inode: InodeNumber, mark: &str) -> Vec<u8> {
         if self.as_json {
             return Vec::new();
         }
-        let unknown = format!("?????????? {0:>3} {0:>5} {0:>5} {0:>8} {0:>25} ", "?");
+        let mark = mark.replace(|_| true, " ");
+        let unknown = format!("??????????{mark} {0:>3} {0:>5} {0:>5} {0:>8} {0:>25} ", "?");
         [&self.number(inode), unknown.as_bytes(), &screen::name(name), b"\n"].concat()
     }
 
-    fn long_line(&self, line: &mut Vec<u8>, stat: &Stat, name: &[u8]) -> Result<(), Error> {
+    fn long_line(&self, line: &mut Vec<u8>, stat: &Stat, name: &[u8], mark: &str) -> Result<(), Error> {
         let size = match device(stat) {
             Some((major, minor)) => format!("{major}, {minor}"),
             None if self.args.human_readable => human_size(stat.size),
@@ -182,14 +249,32 @@ impl List<'_> {
         };
         let mode = mode_string(stat.mode());
         let time = short_time_string(stat.mtime);
-        let text = format!("{mode} {:>3} {:>5} {:>5} {size:>8} {time} ", stat.links, stat.uid, stat.gid);
-        line.extend_from_slice(text.as_bytes());
+        let owners = format!("{mode}{mark} {:>3} {:>5} {:>5} ", stat.links, stat.uid, stat.gid);
+        line.extend_from_slice(owners.as_bytes());
+        if let Some(label) = self.label(stat.inode)? {
+            line.extend_from_slice(&[&screen::name(&label), &b" "[..]].concat());
+        }
+        line.extend_from_slice(format!("{size:>8} {time} ").as_bytes());
         line.extend_from_slice(&screen::name(name));
         if is_symlink(stat) {
             line.extend_from_slice(b" -> ");
             line.extend_from_slice(&screen::name(&self.filesystem.read_link(stat.inode)?));
+        } else if self.args.classify {
+            line.extend_from_slice(indicator(stat).as_bytes());
         }
         Ok(())
+    }
+}
+
+/// What `-F` shows behind a name.
+fn indicator(stat: &Stat) -> &'static str {
+    match stat.file_type {
+        FileType::Dir => "/",
+        FileType::Symlink => "@",
+        FileType::Fifo => "|",
+        FileType::Socket => "=",
+        FileType::File if stat.permissions.bits() & 0o111 != 0 => "*",
+        _ => "",
     }
 }
 

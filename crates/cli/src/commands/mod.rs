@@ -1,6 +1,7 @@
 //! One file for each group of commands.
 
 pub mod admin;
+pub mod attributes;
 #[cfg(feature = "bench")]
 pub mod bench;
 pub mod check;

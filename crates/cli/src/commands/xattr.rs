@@ -7,7 +7,7 @@ use crate::dump::{Block, Encoding, decode_value, encode_value, read_blocks, writ
 use crate::exit::{Failures, Usage, for_each};
 use crate::image::{edit, edit_after, find, open_to_read, shown};
 use crate::interrupt;
-use crate::screen::{self, out};
+use crate::screen::{self, note, out};
 use crate::text::{json_of, set_json};
 use anyhow::{Context, Result};
 use base64::Engine;
@@ -21,9 +21,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Caller, SetMode, Volume, XattrChange};
-use xfskit_transfer::{FileContexts, ImageWalk};
+use xfskit_transfer::{FileContexts, ImageWalk, is_not_the_files};
 
 const MAX_VALUE_BYTES: u64 = 64 * 1024;
+/// What the names begin with that are dumped if nothing else is asked for, as by getfattr.
+const USUAL_PREFIX: &str = "user.";
 
 /// Runs the command.
 pub fn run(command: &XattrCommand, as_json: bool) -> Result<()> {
@@ -60,7 +62,9 @@ pub fn run(command: &XattrCommand, as_json: bool) -> Result<()> {
             let changes: Vec<XattrChange> = names.iter().map(change).collect();
             filesystem.change_xattrs(stat.inode, &changes, SetMode::Any, &Caller::root()).with_context(|| shown(path))
         }),
-        XattrCommand::Dump { path, recursive, prefix, encoding } => dump(path, *recursive, prefix, *encoding, as_json),
+        XattrCommand::Dump { path, recursive, prefix, encoding } => {
+            dump(path, *recursive, prefix.as_deref(), *encoding, as_json)
+        }
         XattrCommand::Label { image, logging, paths, file_contexts, verbose } => {
             let contexts = FileContexts::read(file_contexts)?;
             let report = if *verbose { label::Report::Changes } else { label::Report::Nothing };
@@ -112,18 +116,26 @@ fn print_value(name: &str, value: &[u8], encoding: Option<Encoding>, as_json: bo
     Ok(out.flush()?)
 }
 
-fn dump(args: &PathArgs, recursive: bool, prefix: &str, encoding: Option<Encoding>, as_json: bool) -> Result<()> {
+fn dump(
+    args: &PathArgs,
+    recursive: bool,
+    asked: Option<&str>,
+    encoding: Option<Encoding>,
+    as_json: bool,
+) -> Result<()> {
     let filesystem = open_to_read(&args.read)?;
     let start = find(&filesystem, &args.path)?;
-    let prefix = if prefix == "-" { "" } else { prefix };
+    let prefix = asked.map_or(USUAL_PREFIX, |prefix| if prefix == "-" { "" } else { prefix });
     let mut out = out();
+    let mut left_out = LeftOut::default();
     // Without the leading slash, as getfattr prints it.
     let path = args.path.as_bytes().split(|&byte| byte == b'/').filter(|part| !part.is_empty());
     let mut failures = Failures::default();
     for found in ImageWalk::new(&filesystem, start.inode, &path.collect::<Vec<_>>().join(&b'/')).found() {
         interrupt::check()?;
         let Some(found) = failures.unless_failed(found)? else { continue };
-        let attributes = attributes(&filesystem, found.stat.inode, prefix.as_bytes()).with_context(|| path_of(&found));
+        let attributes = attributes(&filesystem, found.stat.inode, prefix.as_bytes(), &mut left_out);
+        let attributes = attributes.with_context(|| path_of(&found));
         let shown = if found.path.is_empty() { b".".to_vec() } else { found.path };
         failures.note(attributes.and_then(|attributes| {
             match as_json {
@@ -137,7 +149,29 @@ fn dump(args: &PathArgs, recursive: bool, prefix: &str, encoding: Option<Encodin
         }
     }
     out.flush()?;
+    if asked.is_none() && !as_json {
+        left_out.report();
+    }
     failures.into_result()
+}
+
+/// Attributes whose names have another prefix.
+#[derive(Default)]
+struct LeftOut {
+    attributes: u64,
+    files: u64,
+}
+
+impl LeftOut {
+    fn report(&self) {
+        let several = |number, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
+        if self.attributes > 0 {
+            let (attributes, files) = (several(self.attributes, "attribute"), several(self.files, "file"));
+            note(&format!(
+                "left out, since they do not begin with {USUAL_PREFIX}: {attributes} of {files}; -m - shows all"
+            ));
+        }
+    }
 }
 
 /// A file's attributes as a line of JSON.
@@ -152,8 +186,18 @@ fn block_json(path: &[u8], attributes: &[(Vec<u8>, Vec<u8>)]) -> Value {
     block
 }
 
-fn attributes(filesystem: &Volume, inode: InodeNumber, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+/// The attributes whose names have a prefix.
+fn attributes(
+    filesystem: &Volume,
+    inode: InodeNumber,
+    prefix: &[u8],
+    left_out: &mut LeftOut,
+) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let mut names = filesystem.list_xattrs(inode)?;
+    let is_missed = |name: &&Vec<u8>| !name.starts_with(prefix) && !is_not_the_files(name);
+    let missed = names.iter().filter(is_missed).count() as u64;
+    left_out.attributes += missed;
+    left_out.files += u64::from(missed > 0);
     names.retain(|name| name.starts_with(prefix));
     names.sort();
     let with_value = |name: Vec<u8>| {

@@ -14,6 +14,12 @@ const TAGS: [(u16, &str, bool); 6] = [
     (0x20, "other", false),
 ];
 
+/// The text of an ACL as an attribute `system.posix_acl_*` has it, as in `user::rwx,group::r-x,other::r--`; `None` if its
+/// form is not known.
+pub fn acl_text(value: &[u8]) -> Option<String> {
+    String::from_utf8(to_text(value)?).ok()
+}
+
 /// The text of an ACL; `None` if its form is not known.
 pub(super) fn to_text(value: &[u8]) -> Option<Vec<u8>> {
     let (entries, rest) = value.strip_prefix(&VERSION)?.as_chunks::<8>();

@@ -17,6 +17,7 @@ mod sink;
 mod source;
 mod sparse;
 
+pub use acl::acl_text;
 pub use packed::unpacked;
 pub use sink::TarSink;
 pub use source::TarSource;
