@@ -463,6 +463,53 @@ fn what_becomes_read_only_is_durable_and_other_mounts_do_not_change() {
     }
 }
 
+/// A read-only device makes the kernel refuse an image that needs recovery.
+fn needs_no_recovery(at: &common::mounts::Prepared, image: &std::path::Path) {
+    let Some(device) = common::loops::Loop::attach(&["-r"], image) else { return };
+    let dir = at.scratch.file("kernel");
+    let _ = fs::create_dir(&dir);
+    let mount = |line: &[&str]| Command::new("mount").args(line).arg(&device.0).arg(&dir).output().unwrap();
+    let mounted = mount(&["-i", "-t", "xfs", "-o", "ro,nouuid"]);
+    drop(Command::new("umount").arg(&dir).output());
+    let error = String::from_utf8_lossy(&mounted.stderr);
+    assert!(mounted.status.success() || error.contains("unknown filesystem"), "{error}");
+}
+
+/// What is copied of an image whose mount is read-only by then is whole. It becomes writable again, and a crash then is
+/// recovered.
+#[test]
+fn a_remount_ends_the_journal_clean_and_it_goes_on() {
+    let Some(at) = common::mounts::prepared_for_root() else { return };
+    at.line("mount -o commit=0 IMAGE DIR");
+    let copy = at.scratch.file("copy.img");
+    for round in 0..40 {
+        fs::create_dir(at.dir.join(format!("folder{round}"))).unwrap();
+        for file in 0..30 {
+            fs::write(at.dir.join(format!("folder{round}/{file}")), "contents").unwrap();
+        }
+        at.line("mount -o remount,ro IMAGE DIR");
+        if round % 10 == 0 {
+            xfskit_testkit::copy_image(&at.image, &copy);
+            needs_no_recovery(&at, &copy);
+            fs::remove_file(&copy).unwrap();
+        }
+        at.line("mount -o remount,rw IMAGE DIR");
+    }
+    fs::write(at.dir.join("last"), "contents").unwrap();
+    fs::File::open(at.dir.join("last")).unwrap().sync_all().unwrap();
+    xfskit_testkit::copy_image(&at.image, &copy);
+    at.line("umount DIR");
+    for image in [&copy, &at.image] {
+        let Some(kernel) = xfskit_testkit::kernel_mount(image) else { return };
+        assert_eq!(fs::read_to_string(kernel.path().join("last")).unwrap(), "contents");
+        assert_eq!(fs::read_dir(kernel.path().join("folder39")).unwrap().count(), 30);
+        kernel.unmount();
+        if let Some(reference) = xfskit_testkit::reference() {
+            reference.repair_finds_nothing(image);
+        }
+    }
+}
+
 /// A remount with another image, or with an unknown option, is refused.
 #[test]
 fn a_remount_is_for_what_is_mounted_and_for_options_that_exist() {

@@ -6,6 +6,7 @@ use crate::caller::{owner, with_groups};
 use crate::contents::{self, TimeKeeper};
 use crate::convert::{absent, attr, caller, entry, entry_of_root, new_file, set_attr, statx};
 use crate::flags;
+use crate::ioctls;
 use crate::options::{Opens, Options, WriteCache, features};
 use crate::privileges;
 use crate::readdir;
@@ -179,7 +180,9 @@ impl Filesystem for Handler {
             // For the device.
             Operation::Fsync { .. } | Operation::FsyncDir { .. } | Operation::SyncFs => true,
             // Data that programs have written must not be refused because the file is protected now.
-            Operation::Ioctl(ioctl) => ioctl.command == QUESTION || flags::protects(ioctl.command, ioctl.data),
+            Operation::Ioctl(Ioctl { command, data, .. }) => {
+                command == QUESTION || ioctls::may_wait(command) || flags::protects(command, data)
+            }
             Operation::Write(write) => {
                 let is_asked_for = contents::is_durable(write.open_flags);
                 is_asked_for && self.keeper(write.flags) == TimeKeeper::Engine || self.is_synchronous(request.node)
@@ -522,7 +525,14 @@ impl Filesystem for Handler {
 
     fn ioctl(&self, requester: &Requester, node: u64, ioctl: &Ioctl<'_>) -> Answer<Vec<u8>> {
         if ioctl.command == QUESTION && self.server.inode(node) == self.server.root() {
+            if virtual_xattrs::asks_for_an_end(question_in(ioctl.data), requester.uid) {
+                return self.server.end_log().map(|()| vec![0; 8]);
+            }
             return self.with(|fs| virtual_xattrs::answer(fs, question_in(ioctl.data), requester.uid));
+        }
+        if ioctls::is_known(ioctl.command) {
+            let number = self.server.inode(node);
+            return self.with(|fs| ioctls::ioctl(fs, number, (ioctl.command, ioctl.data), requester));
         }
         if !flags::is_known(ioctl.command) {
             return Err(Errno::NOTTY);

@@ -33,6 +33,7 @@ mod convert;
 mod ending;
 mod flags;
 mod handler;
+mod ioctls;
 mod mountinfo;
 mod mounting;
 mod options;

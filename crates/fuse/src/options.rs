@@ -4,6 +4,8 @@ use rustix::mount::MountFlags;
 use std::ffi::OsString;
 use xfskit_fuse_session::{Access, Config, Features, Placement};
 
+/// The flag of mount(2) that the library has no name for (Linux 5.10).
+const NO_SYM_FOLLOW: MountFlags = MountFlags::from_bits_retain(256);
 const MAX_WRITE_BYTES: u32 = 1 << 20;
 
 /// The options of a mount. [`Options::default`] is right for a mount that only its owner uses.
@@ -68,6 +70,7 @@ pub enum KernelOption {
     DirSync,
     Sync,
     Async,
+    NoSymFollow,
 }
 
 impl Default for Options {
@@ -103,6 +106,7 @@ impl KernelOption {
             "dirsync" => Self::DirSync,
             "sync" => Self::Sync,
             "async" => Self::Async,
+            "nosymfollow" => Self::NoSymFollow,
             _ => return None,
         })
     }
@@ -121,6 +125,7 @@ impl KernelOption {
             Self::DirSync => "dirsync",
             Self::Sync => "sync",
             Self::Async => "async",
+            Self::NoSymFollow => "nosymfollow",
         }
     }
 
@@ -139,6 +144,7 @@ impl KernelOption {
             Self::DirSync => (MountFlags::DIRSYNC, none),
             Self::Sync => (MountFlags::SYNCHRONOUS, none),
             Self::Async => (none, MountFlags::SYNCHRONOUS),
+            Self::NoSymFollow => (NO_SYM_FOLLOW, none),
         }
     }
 }

@@ -218,6 +218,12 @@ impl Server {
         }
     }
 
+    /// Writes everything to its place and ends the log clean, while no request runs.
+    pub(crate) fn end_log(&self) -> Result<(), Errno> {
+        let mut guard = self.filesystem.write();
+        guard.as_mut().ok_or(Errno::IO)?.end_log().map_err(|error| errno(&error))
+    }
+
     pub(crate) fn commit_failures(&self) -> Failures {
         self.commit_failures.lock().clone()
     }

@@ -94,7 +94,7 @@ pub(crate) fn is_virtual(number: InodeNumber, root: InodeNumber, name: &[u8]) ->
 }
 
 /// Whether a caller may see more than the figures: user 0, and the user of the server.
-fn is_owner(uid: u32) -> bool {
+pub(crate) fn is_owner(uid: u32) -> bool {
     uid == 0 || uid == rustix::process::geteuid().as_raw()
 }
 
@@ -127,25 +127,28 @@ pub(crate) fn get(server: &Server, fs: &Volume, number: InodeNumber, name: &[u8]
     })
 }
 
-/// The questions that are no paths, for they begin with a zero byte. This one makes everything durable.
+/// The questions that are no paths, for they begin with a zero byte. This one makes everything durable,
+/// and ends the journal clean.
 const MAKE_DURABLE: &[u8] = b"\0sync";
 /// This one gives all free space back to the host; the answer is the number of bytes.
 const TRIM: &[u8] = b"\0trim";
 /// This one sets the label, which follows.
 const SET_LABEL: &[u8] = b"\0label=";
 
+/// Whether a question asks for everything to be durable and in its place, by one who may ask.
+pub(crate) fn asks_for_an_end(question: &[u8], uid: u32) -> bool {
+    question == MAKE_DURABLE && is_owner(uid)
+}
+
 /// Answers a question by its ioctl: the number of the inode at a path from the root of the image. A symbolic link at
-/// the end is not followed, as [`LastLink::Keep`] has it. [`MAKE_DURABLE`], [`TRIM`] and [`SET_LABEL`] are answered
-/// when that is done.
+/// the end is not followed, as [`LastLink::Keep`] has it. [`TRIM`] and [`SET_LABEL`] are answered when that is
+/// done; [`MAKE_DURABLE`] by the server, which lets nothing else run meanwhile.
 ///
 /// # Errors
 /// `NotPermitted`; those of [`Volume::resolve`], [`Volume::sync`], [`Volume::trim`] and [`Volume::set_label`].
 pub(crate) fn answer(fs: &Volume, path: &[u8], uid: u32) -> Result<Vec<u8>> {
     if !is_owner(uid) {
         return Err(Error::NotPermitted);
-    }
-    if path == MAKE_DURABLE {
-        return fs.sync().map(|()| vec![0; 8]);
     }
     if path == TRIM {
         return Ok(fs.trim(0, TrimBy::Discard)?.bytes.to_ne_bytes().to_vec());
@@ -166,7 +169,8 @@ pub fn inode_at(root: &Path, path: &[u8]) -> std::io::Result<u64> {
     Ok(u64::from_ne_bytes(fuse::ask(File::open(root)?.as_fd(), path)?))
 }
 
-/// Makes everything durable that has reached the server of a mount, whose root is `root`.
+/// Makes everything durable that has reached the server of a mount, whose root is `root`, writes it to its place and
+/// ends the journal clean.
 ///
 /// # Errors
 /// As [`inode_at`]; those of making it durable.

@@ -544,6 +544,8 @@ impl Journal {
         let written = writer.write_unmount()?;
         self.counters.log_bytes.add(written.bytes);
         self.counters.log_records.add(written.records);
+        // The log may go on behind it.
+        self.space.accounts().settle(0, writer.head());
         writer.flush()
     }
 

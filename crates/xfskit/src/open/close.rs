@@ -50,6 +50,18 @@ impl Mount {
         self.journal.write_unmount()
     }
 
+    /// As [`Self::unmount`], but operations go on afterwards: the log is clean until the next one.
+    ///
+    /// # Errors
+    /// As [`Self::unmount`].
+    pub fn end_log(self: &Arc<Self>) -> Result<()> {
+        if self.options.read_only {
+            return Ok(());
+        }
+        self.empty_log()?;
+        self.journal.write_unmount()
+    }
+
     /// As [`Self::unmount`], and the filesystem has another UUID from then on. `docs/design/identity.md` has the steps.
     ///
     /// # Errors

@@ -272,6 +272,20 @@ impl Volume {
         Ok(waiting?)
     }
 
+    /// Makes everything durable, writes it to its place on the device and ends the log clean: until the next change who
+    /// reads the image has nothing to recover. Where inodes without names are left, the log stays dirty, so that a
+    /// recovery frees them.
+    ///
+    /// # Errors
+    /// As [`Self::sync`].
+    pub fn end_log(&mut self) -> caller::Result<()> {
+        self.sync()?;
+        if self.mount.nameless.now() > 0 {
+            return Ok(());
+        }
+        Ok(self.mount.end_log()?)
+    }
+
     /// Writes everything back and closes the log. References to inodes end: inodes without a name are
     /// freed.
     ///

@@ -4,6 +4,7 @@ use super::Volume;
 use crate::error::caller;
 use crate::mount::Discard;
 use crate::space::trim::{self, GivenBack, Trim};
+use std::ops::Range;
 use xfskit_ondisk::AgNumber;
 
 pub use crate::space::trim::TrimBy;
@@ -38,6 +39,14 @@ impl Volume {
     /// # Errors
     /// `ReadOnly`; as [`Self::sync`]; `Corrupt`, `Io`: a part was given back then.
     pub fn trim(&self, min_bytes: u64, by: TrimBy) -> caller::Result<Trimmed> {
+        self.trim_within(0..u64::MAX, min_bytes, by)
+    }
+
+    /// As [`Self::trim`], of these bytes of the device alone, as far as whole blocks lie there.
+    ///
+    /// # Errors
+    /// As [`Self::trim`]; `Invalid` for a range that begins behind the end.
+    pub fn trim_within(&self, bytes: Range<u64>, min_bytes: u64, by: TrimBy) -> caller::Result<Trimmed> {
         if self.mount.options.read_only {
             return Err(caller::Error::ReadOnly);
         }
@@ -45,8 +54,17 @@ impl Volume {
         let geometry = &self.mount.geometry;
         let min_blocks = u32::try_from(min_bytes.div_ceil(1 << geometry.block_log)).unwrap_or(u32::MAX).max(1);
         let mut all = GivenBack::default();
+        let block_bytes = 1 << geometry.block_log;
+        let blocks = bytes.start.div_ceil(block_bytes)..bytes.end / block_bytes;
+        if blocks.start >= geometry.data_blocks {
+            return Err(caller::Error::Invalid("there is nothing behind the end of the filesystem"));
+        }
         for ag in (0..geometry.ag_count).map(AgNumber) {
-            let within = geometry.ag_header_blocks()..geometry.blocks_in_ag(ag);
+            let first = u64::from(ag.0) * u64::from(geometry.ag_blocks);
+            let of_ag = |block: u64| u32::try_from(block.saturating_sub(first)).unwrap_or(u32::MAX);
+            let start = of_ag(blocks.start).max(geometry.ag_header_blocks());
+            let end = of_ag(blocks.end).min(geometry.blocks_in_ag(ag));
+            let within = start..end.max(start);
             all += trim::trim_ag(&self.mount, ag, &Trim { within, min_blocks, by })?;
         }
         if by == TrimBy::Zeros {

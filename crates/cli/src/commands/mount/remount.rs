@@ -7,8 +7,9 @@ use crate::exit::Usage;
 use crate::operand;
 use crate::screen::report;
 use anyhow::{Context, Result, bail};
-use rustix::fs::{StatVfsMountFlags, XattrFlags};
+use rustix::fs::{Mode, OFlags, StatVfsMountFlags, XattrFlags};
 use rustix::mount::MountFlags;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use xfskit_fuse::{KernelOption, LARP_XATTR, mount_around};
 
@@ -61,24 +62,28 @@ pub fn run(image: &Path, mount_point: &Path, lists: &[String]) -> Result<()> {
     for option in options(lists).filter(|option| *option != "remount" && !is_ignored(option)) {
         MountSettings::default().apply(option).map_err(|why| Usage(format!("-o {option}: {why}")))?;
     }
+    // All that follows is of one mount, whatever is at the path by then.
+    let opened = rustix::fs::open(mount_point, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+    let opened = opened.map_err(std::io::Error::from).with_context(shown)?;
+    let root = Path::new("/proc/self/fd").join(opened.as_raw_fd().to_string());
     let figures = stats::figures(mount_point)?;
-    check_image(image, mount_point)?;
-    let before = flags_of(mount_point).with_context(shown)?;
+    check_image(image, &root)?;
+    let before = flags_of(&root).with_context(shown)?;
     let flags = flags_after(before, lists);
     if !flags.contains(MountFlags::RDONLY) && figures["options"]["read_only"] == true {
         bail!("{}: the image was opened for reading only; unmount it, and mount it anew", shown());
     }
-    let logging = Logging::find(mount_point, lists, flags)?;
+    let logging = Logging::find((&root, mount_point), lists, flags)?;
     if flags != before {
-        rustix::mount::mount_remount(mount_point, flags, "").map_err(std::io::Error::from).with_context(shown)?;
+        rustix::mount::mount_remount(&root, flags, "").map_err(std::io::Error::from).with_context(shown)?;
     }
-    // A shutdown's last step, after which the power goes.
+    // A shutdown's last step, after which the power goes; or a copy is made of the image, which needs no recovery.
     if flags.contains(MountFlags::RDONLY) && !before.contains(MountFlags::RDONLY) {
         let what = || format!("{}: it is read-only now, but not all that was written is durable", shown());
-        xfskit_fuse::make_durable(mount_point).with_context(what)?;
+        xfskit_fuse::make_durable(&root).with_context(what)?;
     }
     let Some(logging) = logging else { return Ok(()) };
-    logging.set(mount_point).with_context(|| match flags == before {
+    logging.set(&root).with_context(|| match flags == before {
         true => format!("{}: -o larp={}", shown(), logging.wanted),
         false => format!("{}: the flags are changed, but not -o larp={}", shown(), logging.wanted),
     })
@@ -117,12 +122,12 @@ struct Logging<'a> {
 impl<'a> Logging<'a> {
     /// The change that the options ask for, if it is one. The kernel sets no attribute on a read-only mount, where
     /// none is logged either.
-    fn find(mount_point: &Path, lists: &'a [String], flags: MountFlags) -> Result<Option<Self>> {
+    fn find((root, mount_point): (&Path, &Path), lists: &'a [String], flags: MountFlags) -> Result<Option<Self>> {
         let Some(wanted) = options(lists).filter_map(|option| option.strip_prefix(LARP)).last() else {
             return Ok(None);
         };
         let mut now = [0; 64];
-        let length = rustix::fs::getxattr(mount_point, LARP_XATTR, &mut now).map_err(std::io::Error::from);
+        let length = rustix::fs::getxattr(root, LARP_XATTR, &mut now).map_err(std::io::Error::from);
         let length = length.with_context(|| format!("{}: -o larp={wanted}", mount_point.display()))?;
         if &now[..length] == wanted.as_bytes() {
             return Ok(None);
