@@ -10,6 +10,7 @@
 
 mod acl;
 mod header;
+mod index;
 mod packed;
 mod pax;
 mod reader;
@@ -17,6 +18,7 @@ mod sink;
 mod source;
 mod sparse;
 
+pub(crate) use index::ArchiveIndex;
 pub use packed::unpacked;
 pub use sink::TarSink;
 pub use source::TarSource;
