@@ -18,6 +18,7 @@ use crate::args::{
     AdminCommand, Command, CpArgs, ImageArgs, LogCommand, MkfsArgs, Placement, ReadArgs, SourceArgs, XattrCommand,
 };
 use crate::commands::copy::CopyOperand;
+use crate::commands::trees::path_of_source;
 use crate::confined::{Entry, Plan};
 use crate::{network, operand, private};
 use std::ffi::OsStr;
@@ -43,8 +44,7 @@ const SYSTEM: [&str; 11] = [
 ];
 /// The names of users and groups in archives.
 const NAMES: [&str; 2] = ["/etc/passwd", "/etc/group"];
-/// What a container image on the command line begins with, and the name of standard input.
-const CONTAINER: &[u8] = b"oci:";
+/// The name of standard input.
 const STANDARD_INPUT: &str = "-";
 /// What the names of the files with labels end in.
 const LABELS: [&str; 5] = ["", ".homedirs", ".local", ".subs", ".subs_dist"];
@@ -104,7 +104,7 @@ pub fn of(command: &Command) -> Option<Plan> {
         Command::Cp(args) => of_cp(args),
         Command::Import(args) => {
             let plan = of_image(&args.image, Access::Write).with(Calls::Sources);
-            plan.takes(&args.source).reads(args.from.iter().map(|path| of_source(path))).reads_lists(&args.source)
+            plan.takes(&args.source).reads(args.from.iter().map(|path| path_of_source(path))).reads_lists(&args.source)
         }
         Command::Export(args) => {
             let plan = of_reading(&args.path.read).with(Calls::Outputs);
@@ -205,7 +205,7 @@ pub fn of_mkfs(args: &MkfsArgs, options: &Options) -> Plan {
     let plan = Plan { entry: Entry::WithImages, ..Plan::new(remote).with(Calls::Outputs) };
     let has_source = !args.from.is_empty() || args.proto.is_some();
     let plan = if has_source { plan.takes(&args.source) } else { plan };
-    let plan = plan.reads(args.from.iter().map(|path| of_source(path))).reads_lists(&args.source);
+    let plan = plan.reads(args.from.iter().map(|path| path_of_source(path))).reads_lists(&args.source);
     // The files that a prototype names may be anywhere.
     let plan =
         plan.reads(args.proto.iter().map(|proto| if proto.path.is_dir() { proto.path.clone() } else { "/".into() }));
@@ -213,15 +213,11 @@ pub fn of_mkfs(args: &MkfsArgs, options: &Options) -> Plan {
     let plan = if is_new && operand::is_plain(args.image()).unwrap_or(false) { plan.makes(args.image()) } else { plan };
     // A stream whose size is asked for is kept in a file.
     let is_stream = |path: PathBuf| !std::fs::metadata(path).is_ok_and(|data| data.is_file() || data.is_dir());
-    if args.from.iter().any(|source| is_stream(of_source(source))) { plan.changes(std::env::temp_dir()) } else { plan }
-}
-
-/// The file or folder of a source.
-fn of_source(source: &Path) -> PathBuf {
-    let Some(layout) = source.as_os_str().as_bytes().strip_prefix(CONTAINER) else { return source.into() };
-    let whole = Path::new(OsStr::from_bytes(layout));
-    let colon = layout.iter().rposition(|&byte| byte == b':').filter(|_| !whole.is_dir());
-    colon.map_or(whole, |colon| Path::new(OsStr::from_bytes(&layout[..colon]))).into()
+    if args.from.iter().any(|source| is_stream(path_of_source(source))) {
+        plan.changes(std::env::temp_dir())
+    } else {
+        plan
+    }
 }
 
 impl Plan {

@@ -8,8 +8,8 @@ use xfskit::device::Access;
 
 const MKFS_NOTES: &str = "\
 With --from the image gets its name when it is complete. A SOURCE is a folder, a tar archive, packed with gzip or zstd \
-or not, \"-\" for an archive on standard input, or oci:DIR[:NAME] for a container image in a folder of the OCI \
-layout. A later one lies over an earlier one. SOURCE_DATE_EPOCH in the environment sets the clock, and no time is \
+or not, \"-\" for an archive on standard input, oci:PATH[:NAME] for a container image in a folder or an archive of the \
+OCI layout, or docker-archive:FILE[:NAME] for one of docker save. A later one lies over an earlier one. SOURCE_DATE_EPOCH in the environment sets the clock, and no time is \
 later; with that and -m uuid=UUID, the same source and options make the same image, byte for byte.";
 
 /// Arguments of `mkfs`.
@@ -190,10 +190,11 @@ impl std::str::FromStr for Space {
 }
 
 const IMPORT_NOTES: &str = "\
-A SOURCE is a folder, a tar archive, packed with gzip or zstd or not, \"-\" for an archive on standard input, or \
-oci:DIR[:NAME] for a container image in a folder of the OCI layout. Files and directories that are there already get \
-everything from the source; a directory is replaced by a file only with --whiteouts or an oci: source. Symbolic links \
-in the image are not followed.";
+A SOURCE is a folder, a tar archive, packed with gzip or zstd or not, \"-\" for an archive on standard input, \
+oci:PATH[:NAME] for a container image in a folder or an archive of the OCI layout, or docker-archive:FILE[:NAME] for \
+one of docker save. Files and directories that are there already get everything from the source; a directory is \
+replaced by a file only with --whiteouts or the source of a container image. Symbolic links in the image are not \
+followed.";
 
 /// Arguments of `import`.
 #[derive(Debug, Args)]

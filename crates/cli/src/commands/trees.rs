@@ -4,6 +4,7 @@ use crate::args::{LayerArgs, OwnerArgs, ProtoArgs, SourceArgs};
 use crate::exit::Usage;
 use crate::interrupt;
 use crate::private;
+use crate::screen::report;
 use crate::text::Owner;
 use crate::unnamed::Unnamed;
 use anyhow::{Context, Result};
@@ -27,7 +28,53 @@ const READ_AHEAD_BYTES: usize = 1 << 20;
 /// The name of standard input on the command line.
 const STANDARD_INPUT: &str = "-";
 /// What a container image on the command line begins with.
-const CONTAINER: &[u8] = b"oci:";
+const CONTAINERS: [(&str, Form); 3] =
+    [("oci:", Form::Layout), ("oci-archive:", Form::Layout), ("docker-archive:", Form::Saved)];
+
+/// How the parts of a container image lie in its folder or archive.
+#[derive(Clone, Copy)]
+enum Form {
+    /// As the OCI layout.
+    Layout,
+    /// As `docker save` writes them.
+    Saved,
+}
+
+/// A container image on the command line.
+struct Container {
+    form: Form,
+    path: PathBuf,
+    name: Option<String>,
+}
+
+impl Container {
+    /// Takes `oci:PATH` or `oci:PATH:NAME` apart; `None` for what is none. NAME may have colons, and so may PATH: it
+    /// ends at the first one before which there is a file or folder.
+    fn parse(source: &Path) -> Option<Self> {
+        if std::fs::symlink_metadata(source).is_ok() {
+            return None;
+        }
+        let text = source.as_os_str().as_bytes();
+        let (rest, form) =
+            CONTAINERS.iter().find_map(|(prefix, form)| Some((text.strip_prefix(prefix.as_bytes())?, *form)))?;
+        let path = |bytes: &[u8]| PathBuf::from(std::ffi::OsStr::from_bytes(bytes));
+        let colons = || (0..rest.len()).filter(|at| rest[*at] == b':');
+        let found = if path(rest).exists() { None } else { colons().find(|at| path(&rest[..*at]).exists()) };
+        let end = found.or_else(|| colons().next().filter(|_| !path(rest).exists()));
+        Some(match end {
+            Some(at) => {
+                let name = String::from_utf8_lossy(&rest[at + 1..]).into_owned();
+                Self { form, path: path(&rest[..at]), name: Some(name) }
+            }
+            None => Self { form, path: path(rest), name: None },
+        })
+    }
+}
+
+/// The file or folder of a source.
+pub fn path_of_source(source: &Path) -> PathBuf {
+    Container::parse(source).map_or_else(|| source.into(), |container| container.path)
+}
 
 /// A source of an image.
 enum Tree {
@@ -67,7 +114,7 @@ impl Trees {
         }
         let trees: Vec<Tree> = from.iter().map(|path| Tree::find(path, layers, reads, image)).collect::<Result<_>>()?;
         if layers.platform.is_some() && !trees.iter().any(|tree| matches!(tree, Tree::Container(_))) {
-            return Err(Usage("--platform chooses a container image: --from oci:DIR".into()).into());
+            return Err(Usage("--platform chooses a container image: --from oci:PATH".into()).into());
         }
         let whiteouts = if layers.whiteouts { Whiteouts::Hide } else { Whiteouts::AreFiles };
         Ok(Self { trees, whiteouts })
@@ -133,13 +180,12 @@ impl Trees {
 impl Tree {
     fn find(path: &Path, layers: &LayerArgs, reads: Reads, image: &Path) -> Result<Self> {
         if path.as_os_str() != STANDARD_INPUT {
-            if let Some(layout) = path.as_os_str().as_bytes().strip_prefix(CONTAINER)
-                && std::fs::symlink_metadata(path).is_err()
-            {
-                return Self::find_container(Path::new(std::ffi::OsStr::from_bytes(layout)), layers);
+            if let Some(container) = Container::parse(path) {
+                return Self::find_container(&container, layers);
             }
             let data = std::fs::metadata(path).map_err(|source| OpenError::Io { path: path.into(), source })?;
             if data.is_dir() {
+                hint_at_layout(path);
                 return Ok(Self::Folder(path.into()));
             }
             if data.is_file() || data.file_type().is_block_device() {
@@ -149,16 +195,12 @@ impl Tree {
         if reads == Reads::Again { spool(path, image).map(Self::Spooled) } else { Ok(Self::Stream(path.into())) }
     }
 
-    /// `DIR`, or `DIR:NAME` where there is no folder of that whole name.
-    fn find_container(layout: &Path, layers: &LayerArgs) -> Result<Self> {
-        let text = layout.as_os_str().as_bytes();
-        let colon = text.iter().rposition(|&byte| byte == b':').filter(|_| !layout.is_dir());
-        let (dir, name) = match colon {
-            Some(colon) => (&text[..colon], Some(String::from_utf8_lossy(&text[colon + 1..]).into_owned())),
-            None => (text, None),
+    fn find_container(Container { form, path, name }: &Container, layers: &LayerArgs) -> Result<Self> {
+        let (name, platform) = (name.as_deref(), layers.platform.as_ref());
+        let image = match form {
+            Form::Layout => ContainerImage::open(path, name, platform)?,
+            Form::Saved => ContainerImage::open_saved(path, name, platform)?,
         };
-        let dir = Path::new(std::ffi::OsStr::from_bytes(dir));
-        let image = ContainerImage::open(dir, name.as_deref(), layers.platform.as_ref())?;
         image.verify_layers()?;
         Ok(Self::Container(image))
     }
@@ -185,6 +227,16 @@ impl Tree {
             }
             Self::Container(image) => Box::new(image.source()),
         })
+    }
+}
+
+/// A folder with a container image is copied as it is, which few mean.
+fn hint_at_layout(dir: &Path) {
+    if dir.join("oci-layout").is_file() && dir.join("index.json").is_file() && dir.join("blobs").is_dir() {
+        let shown = dir.display();
+        report(&format!(
+            "{shown}: the folder of a container image is copied as it is; oci:{shown} is what is in its layers"
+        ));
     }
 }
 

@@ -100,7 +100,7 @@ impl Request {
                 Argument::Operand(path) => request.set_image(path.into())?,
             }
         }
-        let read = |path: Option<PathBuf>| Ok::<_, anyhow::Error>(path.map(|path| config::read(&path)).transpose()?);
+        let read = |path: Option<PathBuf>| path.map(|path| config::read(&path)).transpose();
         for (letter, option) in read(files.options)?.unwrap_or_default() {
             request.apply(letter, &option)?;
         }

@@ -10,6 +10,7 @@
 
 mod acl;
 mod header;
+mod index;
 mod packed;
 mod pax;
 mod reader;
@@ -18,6 +19,7 @@ mod source;
 mod sparse;
 
 pub use acl::acl_text;
+pub(crate) use index::ArchiveIndex;
 pub use packed::unpacked;
 pub use sink::TarSink;
 pub use source::TarSource;

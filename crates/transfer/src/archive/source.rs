@@ -5,15 +5,17 @@
 //! stream without its end mark is complete where a file is, and counted, for it may have been cut short there.
 
 use super::header::{Header, until_zero};
+use super::index::{Place as IndexPlace, clean};
 use super::reader::{MAX_EXTENSION_BYTES, Reader, packer, padding};
 use super::sparse::{self, Parts};
 use super::{BLOCK, acl, pax};
 use crate::error::{Losses, Result, TransferError, shown};
 use crate::event::{
     Contents, Event, Kind, MAX_INLINE_BYTES, MAX_PATH_BYTES, Meta, Node, PIECE_BYTES, is_not_the_files, is_portable,
+    split,
 };
 use crate::pipe::{Outlet, Source};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 use xfskit::ondisk::{DeviceNumber, Timestamp};
 
@@ -21,6 +23,8 @@ use xfskit::ondisk::{DeviceNumber, Timestamp};
 const SHOWN_BYTES: usize = 60;
 /// Most bytes of a path that tells where an error is.
 const MAX_SHOWN_BYTES: usize = 300;
+/// Most files of an archive that is read by the names of its files.
+const MAX_INDEXED: usize = 100_000;
 /// Most bytes of names and attributes in global headers, which every file behind them gets.
 const MAX_GLOBAL_BYTES: usize = 64 << 10;
 
@@ -33,6 +37,40 @@ pub struct TarSource<R> {
     place: Place,
     /// A PAX header was read.
     is_pax: bool,
+    container: ContainerMarks,
+    is_layer: bool,
+}
+
+/// What an archive of a container image has besides its blobs.
+#[derive(Debug, Default)]
+struct ContainerMarks {
+    layout: bool,
+    index: bool,
+    manifest: bool,
+    layers: bool,
+}
+
+impl ContainerMarks {
+    fn note(&mut self, path: &[u8]) {
+        match path {
+            b"oci-layout" => self.layout = true,
+            b"index.json" => self.index = true,
+            b"manifest.json" => self.manifest = true,
+            _ => {}
+        }
+        let hex = path.strip_suffix(b".tar").unwrap_or_default();
+        let is_digest = hex.len() == 64 && hex.iter().all(u8::is_ascii_hexdigit);
+        self.layers |= path.ends_with(b"/layer.tar") || path.starts_with(b"blobs/sha256/") || is_digest;
+    }
+
+    /// How a user names the image; `None` where it is another archive.
+    fn prefix(&self) -> Option<&'static str> {
+        match self {
+            Self { layout: true, index: true, layers: true, .. } => Some("oci:"),
+            Self { manifest: true, layers: true, .. } => Some("docker-archive:"),
+            _ => None,
+        }
+    }
 }
 
 /// Where the stream is, as far as a user knows it.
@@ -124,6 +162,8 @@ impl<R: Read + Send> TarSource<R> {
             archive: None,
             place: Place::Start,
             is_pax: false,
+            container: ContainerMarks::default(),
+            is_layer: false,
         }
     }
 
@@ -131,6 +171,12 @@ impl<R: Read + Send> TarSource<R> {
     #[must_use]
     pub fn named(mut self, archive: String) -> Self {
         self.archive = Some(archive);
+        self
+    }
+
+    /// The stream is a layer of a container image, and no image itself.
+    pub(crate) fn of_a_layer(mut self) -> Self {
+        self.is_layer = true;
         self
     }
 
@@ -203,6 +249,38 @@ impl<R: Read + Send> TarSource<R> {
         })
     }
 
+    /// Where the files lie, by their paths.
+    pub(super) fn places(mut self) -> Result<HashMap<Vec<u8>, IndexPlace>> {
+        let places = self.find_places();
+        places.map_err(|error| self.within(error))
+    }
+
+    fn find_places(&mut self) -> Result<HashMap<Vec<u8>, IndexPlace>> {
+        let mut places = HashMap::new();
+        while let Some((header, extensions)) = self.next_header()? {
+            let size = extensions.size.or_else(|| header.size());
+            let stored = size.ok_or_else(|| self.reader.bad("a header with a wrong size"))?;
+            let names = [extensions.path, extensions.long_path];
+            let path = clean(&names.into_iter().flatten().next().unwrap_or_else(|| header.name()));
+            let targets = [extensions.target, extensions.long_target];
+            let target = targets.into_iter().flatten().next().unwrap_or_else(|| header.target());
+            let place = match header.kind() {
+                b'0' | 0 | b'7' => IndexPlace::Data(self.reader.at(), stored),
+                b'1' => IndexPlace::Link(clean(&target)),
+                b'2' => IndexPlace::Link(clean(&[split(&path).0, b"/", &target].concat())),
+                _ => continue,
+            };
+            if matches!(place, IndexPlace::Data(..)) {
+                self.skip(stored)?;
+            }
+            places.insert(path, place);
+            if places.len() > MAX_INDEXED {
+                return Err(self.reader.bad(format!("more than {MAX_INDEXED} files for a container image")));
+            }
+        }
+        Ok(places)
+    }
+
     /// Adds the archive and the file in it to an error of the archive.
     fn within(&self, error: TransferError) -> TransferError {
         let is_own = matches!(
@@ -227,6 +305,15 @@ impl<R: Read + Send> TarSource<R> {
             if let Place::In(path) = std::mem::take(&mut self.place) {
                 self.place = Place::Behind(path);
             }
+        }
+        if let Some(prefix) = self.container.prefix().filter(|_| !self.is_layer) {
+            let file = self.archive.clone().unwrap_or_else(|| "the tar stream".into());
+            let named = format!("{prefix}{}", self.archive.as_deref().unwrap_or("FILE"));
+            let what = format!(
+                "it is a container image, whose files are in the layers: --from {named} unpacks these; to have the blobs \
+                 themselves, unpack it into a folder first"
+            );
+            return Err(TransferError::BadContainer { file, what });
         }
         // Reads the rest, since the program that writes the stream may still be writing padding, and the checksum of a
         // packed stream stands at its end.
@@ -337,6 +424,7 @@ impl<R: Read + Send> TarSource<R> {
         let raw = names.into_iter().flatten().next().unwrap_or_else(|| header.name());
         self.place = Place::In(raw.iter().copied().take(MAX_SHOWN_BYTES).collect());
         let path = self.clean(&raw)?;
+        self.container.note(&path);
         let targets = [extensions.target.take(), extensions.long_target.take()];
         let target = targets.into_iter().flatten().next().unwrap_or_else(|| header.target());
         let meta = self.meta(header, &mut extensions)?;

@@ -74,16 +74,21 @@ impl Pretender {
         if is_set("FAKECHROOT_BASE") && is_preloaded(b"libfakechroot") {
             return Some(Self::Fakechroot);
         }
-        if is_preloaded(b"libpseudo") && !std::env::var_os("PSEUDO_DISABLED").is_some_and(|value| value == "1") {
+        if is_preloaded(b"libpseudo") && std::env::var_os("PSEUDO_DISABLED").is_none_or(|value| value != "1") {
             return Some(Self::Pseudo);
         }
         is_set("FAKEROOTKEY").then_some(Self::Fakeroot)
     }
 }
 
-/// Mode, owner, group and device number by device and inode.
+/// Device and inode.
+type Key = (u64, u64);
+/// Mode, owner, group and device number.
+type Answer = (u32, u32, u32, u64);
+
+/// What was answered for each file.
 #[derive(Debug, Default)]
-struct Pretended(HashMap<(u64, u64), (u32, u32, u32, u64)>);
+struct Pretended(HashMap<Key, Answer>);
 
 /// Asks what is pretended of files and folders with everything in them, if this program could not find it out later.
 /// It starts other programs, so it is called before rights are given up.
@@ -169,7 +174,7 @@ fn read_answers(output: impl BufRead) -> Result<Pretended, String> {
 }
 
 /// A line of `stat`.
-fn parse(line: &str) -> Option<((u64, u64), (u32, u32, u32, u64))> {
+fn parse(line: &str) -> Option<(Key, Answer)> {
     let mut words = line.split(' ');
     let mut next = || words.next();
     let key = (next()?.parse().ok()?, next()?.parse().ok()?);

@@ -1,8 +1,8 @@
-//! The files of a layout: regular files within its folder. A link in the folder may lead to another place in it, and
-//! not out of it; a pipe or a device is refused and not waited for.
+//! The files of a layout: regular files within its folder, or within an archive of one. A link in it may lead to another
+//! place in it, and not out of it; a pipe or a device is refused and not waited for.
 
 use super::documents::Descriptor;
-use crate::archive::unpacked;
+use crate::archive::{ArchiveIndex, unpacked};
 use crate::error::{Result, TransferError};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -17,15 +17,39 @@ use std::path::{Path, PathBuf};
 const MAX_DOCUMENT_BYTES: u64 = 4 << 20;
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// The folder of a layout.
+/// The folder of a layout, or an archive of one.
 #[derive(Debug)]
 pub(super) struct Blobs {
     dir: PathBuf,
+    /// The files of an archive.
+    archive: Option<ArchiveIndex>,
 }
 
 impl Blobs {
-    pub(super) fn new(dir: &Path) -> Self {
-        Self { dir: dir.into() }
+    /// # Errors
+    /// `Host` for an archive that cannot be read, those of a tar stream.
+    pub(super) fn new(path: &Path) -> Result<Self> {
+        if path.is_dir() {
+            return Ok(Self { dir: path.into(), archive: None });
+        }
+        let name = path.display().to_string();
+        let host = |source| TransferError::Host { path: name.clone(), what: "reading it", source };
+        let file = File::open(path).map_err(host)?;
+        if !file.metadata().map_err(host)?.is_file() {
+            return Err(TransferError::BadContainer { file: name, what: "it is neither a folder nor a file".into() });
+        }
+        let mut head = [0; 4];
+        let count = std::os::unix::fs::FileExt::read_at(&file, &mut head, 0).map_err(host)?;
+        let packer = match &head[..count] {
+            [0x1f, 0x8b, ..] => Some("gzip"),
+            [0x28, 0xb5, 0x2f, 0xfd] => Some("zstd"),
+            _ => None,
+        };
+        if let Some(packer) = packer {
+            let what = format!("an archive that is packed; unpack it first: {packer} -dc {name} > FILE");
+            return Err(TransferError::BadContainer { file: name, what });
+        }
+        Ok(Self { dir: path.into(), archive: Some(ArchiveIndex::new(file, name)?) })
     }
 
     pub(super) fn bad(&self, part: &str, what: String) -> TransferError {
@@ -39,7 +63,7 @@ impl Blobs {
 
     /// A document in the folder itself.
     pub(super) fn document<T: DeserializeOwned>(&self, name: &str) -> Result<T> {
-        let text = self.read_file(Path::new(name), MAX_DOCUMENT_BYTES)?;
+        let text = self.read_file(name, MAX_DOCUMENT_BYTES)?;
         if text.len() as u64 > MAX_DOCUMENT_BYTES {
             return Err(self.bad(name, "a document of more than 4 MiB".into()));
         }
@@ -50,19 +74,19 @@ impl Blobs {
         serde_json::from_slice(text).map_err(|error| self.bad(part, error.to_string()))
     }
 
-    /// The path of a blob.
-    pub(super) fn path(&self, digest: &str) -> Result<PathBuf> {
-        Ok(self.dir.join(self.path_below(digest)?))
+    /// The file of the host that a part is in.
+    pub(super) fn host_path(&self, part: &str) -> PathBuf {
+        if self.archive.is_some() { self.dir.clone() } else { self.dir.join(part) }
     }
 
     /// The path of a blob below the folder.
-    fn path_below(&self, digest: &str) -> Result<PathBuf> {
+    pub(super) fn path_below(&self, digest: &str) -> Result<String> {
         let is_hex = |hex: &str, digits: usize| {
             hex.len() == digits && hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
         };
         match digest.split_once(':') {
-            Some((algorithm @ "sha256", hex)) if is_hex(hex, 64) => Ok(Path::new("blobs").join(algorithm).join(hex)),
-            Some((algorithm @ "sha512", hex)) if is_hex(hex, 128) => Ok(Path::new("blobs").join(algorithm).join(hex)),
+            Some((algorithm @ "sha256", hex)) if is_hex(hex, 64) => Ok(format!("blobs/{algorithm}/{hex}")),
+            Some((algorithm @ "sha512", hex)) if is_hex(hex, 128) => Ok(format!("blobs/{algorithm}/{hex}")),
             _ => Err(self.bad(digest, "a digest that is neither sha256 nor sha512".into())),
         }
     }
@@ -79,35 +103,45 @@ impl Blobs {
 
     /// Reads a blob that a descriptor names, and compares it.
     pub(super) fn verify(&self, descriptor: &Descriptor) -> Result<()> {
-        let mut file = self.open(&descriptor.digest)?;
-        let path = self.path(&descriptor.digest)?.display().to_string();
-        let host = |source| TransferError::Host { path: path.clone(), what: "reading it", source };
-        let size = file.metadata().map_err(host)?.len();
-        let digest = digest_of(&descriptor.digest, &mut file).map_err(host)?;
+        let part = self.path_below(&descriptor.digest)?;
+        let (mut stream, size) = self.open(&part)?;
+        let host = |source| TransferError::Host { path: self.shown(&part), what: "reading it", source };
+        let digest = digest_of(&descriptor.digest, &mut stream).map_err(host)?;
         self.compare(descriptor, digest, size)
     }
 
     /// Compares a layer with the digest of what it is when it is unpacked.
-    pub(super) fn verify_unpacked(&self, descriptor: &Descriptor, expected: &str) -> Result<()> {
-        let stream = unpacked(self.open(&descriptor.digest)?);
+    pub(super) fn verify_unpacked(&self, part: &str, expected: &str) -> Result<()> {
+        let stream = unpacked(self.open(part)?.0);
         let digest = stream.and_then(|mut stream| digest_of(expected, &mut stream));
-        let digest = digest.map_err(|error| self.bad(&descriptor.digest, format!("it cannot be unpacked: {error}")))?;
+        let digest = digest.map_err(|error| self.bad(part, format!("it cannot be unpacked: {error}")))?;
         if digest == expected {
             return Ok(());
         }
         let what =
             format!("unpacked, its digest is {digest}, and the image's config says {expected} (rootfs.diff_ids)");
-        Err(self.bad(&descriptor.digest, what))
+        Err(self.bad(part, what))
     }
 
-    /// Whether the folder has a blob.
-    pub(super) fn has(&self, digest: &str) -> Result<bool> {
-        Ok(self.path(digest)?.symlink_metadata().is_ok())
+    /// Whether there is a part.
+    pub(super) fn has(&self, part: &str) -> bool {
+        match &self.archive {
+            Some(archive) => archive.open(part).is_some(),
+            None => self.dir.join(part).symlink_metadata().is_ok(),
+        }
     }
 
-    /// Opens a blob.
-    pub(super) fn open(&self, digest: &str) -> Result<File> {
-        self.open_file(&self.path_below(digest)?)
+    /// A part, and its length.
+    pub(super) fn open(&self, part: &str) -> Result<(Box<dyn Read + Send>, u64)> {
+        if let Some(archive) = &self.archive {
+            let found = archive.open(part);
+            let (stream, size) = found.ok_or_else(|| self.bad(part, "the archive has no such file".into()))?;
+            return Ok((Box::new(stream), size));
+        }
+        let file = self.open_file(Path::new(part))?;
+        let host = |source| TransferError::Host { path: self.shown(part), what: "reading it", source };
+        let size = file.metadata().map_err(host)?.len();
+        Ok((Box::new(file), size))
     }
 
     /// Opens a regular file within the folder.
@@ -137,11 +171,10 @@ impl Blobs {
     }
 
     /// At most one byte more than a file is to have.
-    fn read_file(&self, path: &Path, expected: u64) -> Result<Vec<u8>> {
+    fn read_file(&self, part: &str, expected: u64) -> Result<Vec<u8>> {
         let mut text = Vec::new();
-        let read = self.open_file(path)?.take(expected + 1).read_to_end(&mut text);
-        let whole = self.dir.join(path).display().to_string();
-        read.map_err(|source| TransferError::Host { path: whole, what: "reading it", source })?;
+        let read = self.open(part)?.0.take(expected + 1).read_to_end(&mut text);
+        read.map_err(|source| TransferError::Host { path: self.shown(part), what: "reading it", source })?;
         Ok(text)
     }
 

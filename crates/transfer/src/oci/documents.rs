@@ -25,6 +25,15 @@ pub(super) struct Manifest {
     pub(super) layers: Vec<Descriptor>,
 }
 
+/// One image of `manifest.json` in an archive of `docker save`: paths in the archive.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Saved {
+    pub(super) config: String,
+    pub(super) repo_tags: Option<Vec<String>>,
+    pub(super) layers: Vec<String>,
+}
+
 /// What an image is for, and what its layers are when they are unpacked.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Config {

@@ -1,4 +1,4 @@
-//! A container image in a folder of the OCI image layout as a source: its layers in order, whiteouts applied.
+//! A container image in a folder of the OCI image layout, or in an archive of one, as a source: its layers in order, whiteouts applied.
 //!
 //! ```text
 //! DIR/oci-layout
@@ -13,6 +13,7 @@
 
 mod blob;
 mod documents;
+mod saved;
 
 use crate::archive::{TarSource, unpacked};
 use crate::error::{Losses, Result, TransferError};
@@ -54,13 +55,22 @@ impl std::str::FromStr for Platform {
     }
 }
 
-/// A container image in a layout.
+/// A container image in a layout or an archive.
 #[derive(Debug)]
 pub struct ContainerImage {
     blobs: Blobs,
-    layers: Vec<Descriptor>,
+    layers: Vec<Layer>,
     /// The digests of the unpacked layers, if the image's config is there and has them.
     unpacked: Vec<String>,
+}
+
+/// A layer.
+#[derive(Debug)]
+struct Layer {
+    /// Its path in the folder or the archive.
+    part: String,
+    /// What is said of it where it is named; `docker save` gives no more than the path.
+    descriptor: Option<Descriptor>,
 }
 
 impl ContainerImage {
@@ -71,7 +81,7 @@ impl ContainerImage {
     /// `Host` for a file that cannot be read, `BadContainer` for one that is not what was expected, and for a choice
     /// that is missing: it lists what there is.
     pub fn open(layout: &Path, name: Option<&str>, platform: Option<&Platform>) -> Result<Self> {
-        let blobs = Blobs::new(layout);
+        let blobs = Blobs::new(layout)?;
         let marker: Marker = blobs.document("oci-layout")?;
         if marker.version.split('.').next() != Some("1") {
             return Err(blobs.bad("oci-layout", format!("a layout of the unknown version {}", marker.version)));
@@ -91,7 +101,11 @@ impl ContainerImage {
             let what = format!("it has {layers} layers, and its config has {ids} (rootfs.diff_ids)");
             return Err(blobs.bad("the image's manifest", what));
         }
-        Ok(Self { blobs, layers: manifest.layers, unpacked })
+        let layer = |descriptor: Descriptor| -> Result<Layer> {
+            Ok(Layer { part: blobs.path_below(&descriptor.digest)?, descriptor: Some(descriptor) })
+        };
+        let layers = manifest.layers.into_iter().map(layer).collect::<Result<_>>()?;
+        Ok(Self { blobs, layers, unpacked })
     }
 
     /// Reads all layers and compares them with their digests and sizes, and what is in them with the digests that the
@@ -100,9 +114,9 @@ impl ContainerImage {
     /// # Errors
     /// `Host`, `BadContainer`.
     pub fn verify_layers(&self) -> Result<()> {
-        self.layers.iter().try_for_each(|layer| self.blobs.verify(layer))?;
+        self.layers.iter().flat_map(|layer| &layer.descriptor).try_for_each(|layer| self.blobs.verify(layer))?;
         let mut pairs = self.layers.iter().zip(&self.unpacked);
-        pairs.try_for_each(|(layer, expected)| self.blobs.verify_unpacked(layer, expected))
+        pairs.try_for_each(|(layer, expected)| self.blobs.verify_unpacked(&layer.part, expected))
     }
 
     /// The layers as a source.
@@ -112,7 +126,7 @@ impl ContainerImage {
 
     /// Whether a file is part of the layout that not all users may read.
     pub fn blob_paths(&self) -> impl Iterator<Item = std::path::PathBuf> + '_ {
-        self.layers.iter().filter_map(|layer| self.blobs.path(&layer.digest).ok())
+        self.layers.iter().map(|layer| self.blobs.host_path(&layer.part))
     }
 }
 
@@ -126,10 +140,10 @@ impl Source for ContainerSource<'_> {
     fn send(&mut self, out: &mut Outlet) -> Result<()> {
         for layer in &self.image.layers {
             out.begin_layer(Whiteouts::Hide, OverLinks::Replaces)?;
-            let path = self.image.blobs.path(&layer.digest)?;
-            let host = |source| TransferError::Host { path: path.display().to_string(), what: "reading it", source };
-            let stream = unpacked(self.image.blobs.open(&layer.digest)?).map_err(host)?;
-            let mut tar = TarSource::new(stream).named(self.image.blobs.shown(&layer.digest));
+            let shown = self.image.blobs.shown(layer.descriptor.as_ref().map_or(&layer.part, |layer| &layer.digest));
+            let host = |source| TransferError::Host { path: shown.clone(), what: "reading it", source };
+            let stream = unpacked(self.image.blobs.open(&layer.part)?.0).map_err(host)?;
+            let mut tar = TarSource::new(stream).named(shown.clone()).of_a_layer();
             let sent = tar.send(out);
             // Its digest says that it was not cut short.
             let losses = Losses { unmarked: Default::default(), ..tar.losses() };
@@ -147,7 +161,9 @@ impl Source for ContainerSource<'_> {
 /// The config of an image, verified; `None` where there is none, as for what is no container.
 fn read_config(blobs: &Blobs, manifest: &Manifest) -> Result<Option<Config>> {
     match manifest.config.as_ref().filter(|config| is_config(&config.media_type)) {
-        Some(config) if blobs.has(&config.digest)? => Ok(Some(blobs.parse(&config.digest, &blobs.read(config)?)?)),
+        Some(config) if blobs.has(&blobs.path_below(&config.digest)?) => {
+            Ok(Some(blobs.parse(&config.digest, &blobs.read(config)?)?))
+        }
         _ => Ok(None),
     }
 }
@@ -167,7 +183,7 @@ fn choose_by_name(blobs: &Blobs, images: Vec<Descriptor>, name: Option<&str>) ->
         (0, Some(name)) => Err(blobs.bad("index.json", format!("there is no image of the name {name}: {}", listed()))),
         (0, None) => Err(blobs.bad("index.json", "there is no image in it".into())),
         (2.., None) if names.iter().any(|name| *name != names[0]) => {
-            Err(blobs.bad("index.json", format!("there are several images; choose one by oci:DIR:NAME: {}", listed())))
+            Err(blobs.bad("index.json", format!("there are several images; choose one by oci:PATH:NAME: {}", listed())))
         }
         _ => Ok(chosen),
     }
