@@ -39,7 +39,7 @@ mod xfsprogs;
 
 use anyhow::{Context, Result};
 use args::{Cli, Command};
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use std::process::ExitCode;
 
 /// Threads of the engine constantly free log vectors that other threads have allocated, for which the C library's
@@ -50,9 +50,14 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     inherited::close_unnamed();
     let (mut is_data, mut only_reads) = (false, false);
-    let result = match helper::called_as() {
-        Some(run) => run(),
-        None => match Cli::try_parse_from(args::with_two_dashes(std::env::args_os().collect())) {
+    let by_mount_fuse = || {
+        let args: Vec<_> = std::env::args_os().skip(1).collect();
+        helper::of_mount_fuse(&args, |name| Cli::command().find_subcommand(name).is_some() || name == "help")
+    };
+    let result = match (helper::called_as(), by_mount_fuse()) {
+        (Some(run), _) => run(),
+        (None, Some(args)) => helper::mount(args),
+        (None, None) => match Cli::try_parse_from(args::with_two_dashes(std::env::args_os().collect())) {
             Ok(cli) => {
                 is_data = writes_data(&cli.command);
                 // A server has said what is missing, and goes on.
