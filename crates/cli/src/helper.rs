@@ -4,18 +4,19 @@
 //!
 //! ```text
 //! mount.fuse.xfskit IMAGE DIR [-sfnv] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]
+//! xfskit IMAGE DIR -o OPTIONS                              by mount.fuse, which knows the program's name
 //! umount.fuse.xfskit DIR [-nlfrv] [-N NAMESPACE] [-t TYPE]
 //! ```
 
 use crate::args::MountArgs;
 use crate::commands::mount::MountSettings;
-use crate::commands::{mount, umount};
+use crate::commands::{self, umount};
 use crate::exit::Usage;
 use crate::header;
 use crate::qemu;
 use crate::xfsprogs;
 use anyhow::Result;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -47,8 +48,32 @@ pub fn called_as() -> Option<fn() -> Result<()>> {
     }
 }
 
+/// The arguments of a call by `mount.fuse`, the helper of mount(8) for the type `fuse.xfskit` where there is none of its
+/// own: it runs the program that the type names.
+///
+/// ```text
+/// xfskit IMAGE DIR -o OPTIONS
+/// ```
+pub fn of_mount_fuse(args: &[OsString], is_command: impl Fn(&OsStr) -> bool) -> Option<HelperArgs> {
+    let first = args.first().filter(|first| first.as_bytes().first().is_some_and(|byte| *byte != b'-'))?;
+    let mut parsed = parse(args.iter().cloned()).ok()?;
+    if parsed.paths.len() != 2 || parsed.options.is_empty() || is_command(first) {
+        return None;
+    }
+    // As in a service: it asks for these where its user has not.
+    for list in &mut parsed.options {
+        let options = list.split(',').filter(|option| !["dev", "suid"].contains(option));
+        *list = options.collect::<Vec<_>>().join(",");
+    }
+    Some(parsed)
+}
+
 fn run_mount() -> Result<()> {
-    let args = parse(std::env::args_os().skip(1))?;
+    mount(parse(std::env::args_os().skip(1))?)
+}
+
+/// Mounts.
+pub fn mount(args: HelperArgs) -> Result<()> {
     let [image, mount_point] = args.paths.as_slice() else {
         return Err(Usage("expected an image and a folder".into()).into());
     };
@@ -59,7 +84,7 @@ fn run_mount() -> Result<()> {
     }
     let (image, mount_point) = (image.clone(), mount_point.clone());
     let options = args.options;
-    mount::run(&MountArgs {
+    commands::mount::run(&MountArgs {
         image,
         mount_point,
         foreground: false,
@@ -104,6 +129,21 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<HelperAr
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_call_by_mount_fuse_is_known() {
+        let call = |args: &[&str]| {
+            let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+            of_mount_fuse(&args, |first| first == "ls")
+        };
+        let parsed = call(&["/a.img", "/mnt", "-o", "rw,dev,suid,wsync"]).unwrap();
+        assert_eq!((parsed.paths.len(), parsed.options), (2, vec!["rw,wsync".to_owned()]));
+        for other in
+            [&["ls", "/mnt", "-o", "rw"][..], &["/a.img"], &["-o", "rw"], &["lss", "/a.img"], &[], &["a", "-x"]]
+        {
+            assert_eq!(call(other), None, "{other:?}");
+        }
+    }
 
     #[test]
     fn arguments_of_mount_are_taken_apart() {

@@ -55,11 +55,16 @@ fn main() -> ExitCode {
     // A shell asks what may be completed, and this ends the program.
     clap_complete::CompleteEnv::with_factory(args::command).complete();
     let (mut is_data, mut only_reads) = (false, false);
+    let by_mount_fuse = || {
+        let args: Vec<_> = std::env::args_os().skip(1).collect();
+        helper::of_mount_fuse(&args, |name| args::command().find_subcommand(name).is_some() || name == "help")
+    };
     let names = xfskit_transfer::refuse_other_names().map_err(|error| exit::Usage(error.to_string()));
-    let result = match helper::called_as() {
+    let result = match (helper::called_as(), by_mount_fuse()) {
         _ if names.is_err() => names.map_err(Into::into),
-        Some(run) => run(),
-        None => match args::parse() {
+        (Some(run), _) => run(),
+        (None, Some(args)) => helper::mount(args),
+        (None, None) => match args::parse() {
             Ok(cli) => {
                 is_data = writes_data(&cli.command);
                 // A server has said what is missing, and goes on.

@@ -10,6 +10,7 @@
 //! closes the image in good order before it ends. docs/design/sandbox.md has the processes.
 
 mod connection;
+mod deleted;
 mod known;
 mod options;
 mod parent;

@@ -9,13 +9,16 @@
 
 use crate::exit::Usage;
 use crate::operand;
+use crate::screen::report;
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
+use std::collections::HashSet;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -26,6 +29,10 @@ const MAX_CLOSING: Duration = Duration::from_secs(300);
 /// Where mount(8) records what the kernel does not.
 const NOTES: &str = "/run/mount/utab";
 const MAX_ASKING: Duration = Duration::from_secs(1);
+/// How long an unmount waits without a word.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Processes that are named.
+const MOST_NAMED: usize = 5;
 const PAUSE: Duration = Duration::from_millis(3);
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
 
@@ -35,6 +42,7 @@ pub fn run(operand: &Path) -> Result<()> {
     let path = entry.place.clone();
     let watch = Watch::find(&entry);
     let is_dead = watch.is_none() && is_dead(&path);
+    warn_of_deleted(&entry);
     forget_helper(&path);
     detach(&entry)?;
     if is_mounted(&entry).context("/proc/self/mountinfo")? {
@@ -46,12 +54,17 @@ pub fn run(operand: &Path) -> Result<()> {
         // The image may be mounted again by now.
         drop(answer.send(Ending::Died));
     }
+    let device = entry.device.clone();
     // In a thread of its own, because the server of the filesystem decides how long opening a file takes.
     std::thread::spawn(move || answer.send(wait(&entry, watch.as_ref())));
-    match answers.recv_timeout(MAX_CLOSING) {
+    let first = answers.recv_timeout(PATIENCE).or_else(|_| {
+        report(&format!("{}: {}", path.display(), why_it_waits(&device)));
+        answers.recv_timeout(MAX_CLOSING)
+    });
+    match first {
         Ok(Ending::Closed(notes)) => {
             if !notes.is_empty() {
-                crate::screen::report(&format!("{}: warning: {notes}", path.display()));
+                report(&format!("{}: warning: {notes}", path.display()));
             }
             Ok(())
         }
@@ -67,6 +80,53 @@ pub fn run(operand: &Path) -> Result<()> {
         ),
         Err(_) => bail!("{}: unmounted, but the server has not closed the image yet", path.display()),
     }
+}
+
+/// Says it where the image has no name any more.
+fn warn_of_deleted(entry: &MountEntry) {
+    let gone = |file: &PathBuf| matches!(file.symlink_metadata(), Err(error) if error.kind() == ErrorKind::NotFound);
+    let files = operand::files(Path::new(&entry.source));
+    if let Some(file) = files.iter().find(|file| file.is_absolute() && gone(file)) {
+        let (image, place) = (file.display(), entry.place.display());
+        report(&format!(
+            "{place}: warning: {image} is not there any more: if it was deleted, and not renamed, all of it is gone with \
+             this mount (before that, cp -a {place}/. ELSEWHERE saves its files)"
+        ));
+    }
+}
+
+/// What an unmount waits for.
+fn why_it_waits(device: &str) -> String {
+    let others = others_with(device);
+    if others.is_empty() {
+        return "unmounted; waiting for the server to close the image".into();
+    }
+    let more = if others.len() > MOST_NAMED { ", ..." } else { "" };
+    let named: Vec<String> = others.into_iter().take(MOST_NAMED).collect();
+    format!("unmounted here; waiting for other mount namespaces that have it: of process {}{more}", named.join(", "))
+}
+
+/// Processes of other mount namespaces in which a filesystem is mounted, one of each, by number and name.
+fn others_with(device: &str) -> Vec<String> {
+    let mut seen = HashSet::new();
+    let mut found = Vec::new();
+    let field = format!(" {device} ");
+    for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let (path, name) = (process.path(), process.file_name());
+        let Some(number) = name.to_str().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())) else {
+            continue;
+        };
+        let Ok(namespace) = std::fs::read_link(path.join("ns/mnt")) else { continue };
+        if !seen.insert(namespace) {
+            continue;
+        }
+        let has = |text: String| text.lines().any(|line| line.contains(&field) && line.contains(" - fuse.xfskit "));
+        if std::fs::read_to_string(path.join("mountinfo")).is_ok_and(has) {
+            let command = std::fs::read_to_string(path.join("comm")).unwrap_or_default();
+            found.push(format!("{number} ({})", command.trim()));
+        }
+    }
+    found
 }
 
 /// The mount at a mount point, or that of an image, if there is one alone.

@@ -152,8 +152,11 @@ fn run<F: Filesystem>(
     }
     // Without a message the kernel has not agreed.
     let Ok(shared) = begins.recv() else { return };
-    if let Err(error) = queue.serve(&shared) {
-        tracing::error!(%error, processor, "a queue of requests failed");
+    match queue.serve(&shared) {
+        Err(error) if queue.has_served => tracing::error!(%error, processor, "a queue of requests failed"),
+        // The kernel then sends all requests by the connection itself.
+        Err(error) => tracing::info!(%error, processor, "requests do not come by io_uring"),
+        Ok(()) => {}
     }
 }
 
@@ -173,6 +176,8 @@ struct Queue {
     /// Commands that the kernel has.
     commands: usize,
     has_ended: bool,
+    /// A request has come: before that the kernel may refuse it, and needs no queues.
+    has_served: bool,
 }
 
 impl Queue {
@@ -192,6 +197,7 @@ impl Queue {
             elsewhere: 0,
             commands: 0,
             has_ended: false,
+            has_served: false,
         })
     }
 
@@ -271,6 +277,8 @@ impl Queue {
         let error = Errno::from_raw_os_error(-error);
         if [Errno::NOTCONN, Errno::CANCELED, Errno::NODEV, Errno::CONNABORTED].contains(&error) {
             self.has_ended = true;
+        } else if !self.has_ended && !self.has_served {
+            tracing::info!(%error, queue = self.number, "requests do not come by io_uring");
         } else if !self.has_ended {
             // The others serve on.
             tracing::error!(%error, queue = self.number, "the kernel refused an entry of a queue");
@@ -307,6 +315,7 @@ impl Queue {
             self.end(-Errno::IO.raw_os_error());
             return Ok(());
         };
+        self.has_served = true;
         let code = found.header.opcode;
         shared.counters.count(code);
         let is_scarce = self.is_scarce();

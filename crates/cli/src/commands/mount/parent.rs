@@ -1,7 +1,7 @@
 //! The parent of a mount: it mounts, unmounts and tells the system's log, and has no image open.
 
 use super::connection::{Connection, Message};
-use super::{MountSettings, ServerOutput, check_mount_point, leave_session, this_program};
+use super::{MountSettings, ServerOutput, check_mount_point, deleted, leave_session, this_program};
 use crate::args::MountArgs;
 use crate::exit::{self, Reported};
 use crate::operand;
@@ -66,6 +66,7 @@ pub(super) fn run(args: &MountArgs, settings: MountSettings) -> Result<()> {
         unmounter,
         unmounting: Arc::default(),
         log: Budget::default(),
+        server_number: child.id(),
     };
     let attended = mount.attend();
     if attended.as_ref().is_err_and(|error| error.is::<NotAsked>()) {
@@ -95,6 +96,8 @@ struct Mount<'a> {
     /// The server has asked for the end, and a thread unmounts.
     unmounting: Arc<AtomicBool>,
     log: Budget,
+    /// The process of the server.
+    server_number: u32,
 }
 
 impl Mount<'_> {
@@ -126,6 +129,7 @@ impl Mount<'_> {
         let mut options = self.settings.fuse.clone();
         options.source = operand::canonical(&self.args.image).into();
         options.read_only = access != Access::Write;
+        options.auto_unmount &= !self.unmounts_itself();
         match Mounting::new(&self.args.mount_point, &options) {
             Ok((mounting, connection, report)) => {
                 self.mounting = Some(mounting);
@@ -158,6 +162,7 @@ impl Mount<'_> {
         mounting.begin();
         let unmounter = mounting.unmounter(Arc::clone(self.server) as _);
         self.unmounter.get_or_init(|| unmounter);
+        self.watch_image();
         if let Some(output) = &self.output {
             // A working directory that cannot be left stays busy; the mount works without this.
             let _ = std::env::set_current_dir("/");
@@ -166,12 +171,39 @@ impl Mount<'_> {
         }
     }
 
+    /// Says it when the image is deleted. Where its name cannot be watched, it is not said.
+    fn watch_image(&self) {
+        let files = operand::files(&operand::canonical(&self.args.image));
+        let dir = self.args.mount_point.canonicalize().unwrap_or_else(|_| self.args.mount_point.clone());
+        let (image, server) = (self.args.image.display().to_string(), self.server_number);
+        std::thread::spawn(move || {
+            let is_mounted = || xfskit_fuse::mount_at(&dir).is_ok_and(|entry| entry.is_some());
+            if let Some(file) = deleted::wait(files).ok().filter(|_| is_mounted()) {
+                let message = format!("warning: {}", deleted::message(&file, &dir, server));
+                report(&message);
+                syslog::send(&image, &message);
+            }
+        });
+    }
+
+    /// Whether this process unmounts when the server has died. Else fusermount3 does it, which can where other users
+    /// may use the mount.
+    fn unmounts_itself(&self) -> bool {
+        let fuse = &self.settings.fuse;
+        fuse.auto_unmount && !fuse.allow_other && !fuse.allow_root
+    }
+
     /// What the end of the server means.
     fn end(&self, status: ExitStatus) -> Result<()> {
         match (self.unmounter.get(), &self.mounting) {
             // No one will serve it.
             (None, Some(mounting)) => mounting.undo(),
-            (Some(unmounter), _) if !status.success() => unmounter.abort(),
+            (Some(unmounter), mounting) if !status.success() => {
+                unmounter.abort();
+                if let Some(mounting) = mounting.as_ref().filter(|_| self.unmounts_itself()) {
+                    mounting.undo();
+                }
+            }
             _ => {}
         }
         match status.code() {
