@@ -10,15 +10,18 @@
 #              and more of them before both kernels
 # make fields   every field of every structure, damaged: an hour
 # make fuzz     every fuzz target, an hour in all (XFSKIT_FUZZ_SECONDS); counts in target/fuzz-report.txt
+# make mechanisms  each mechanism taken out, and the tests that notice it: an hour (make test draws two)
 # make scrub    images of every form before the kernel's own scrub
 # make packages     what users get: packed crates, packages, container image, each tried in a clean system (needs root)
+# make suite        all tests of the command before the static binary of a release (needs root)
 # make release      the files of a release, into target/release-files
 # make reference    install the reference tools (needs root)
 # make site     the documentation as a site, in target/site; installs mdbook the first time, which takes minutes
 
 CARGO ?= cargo
 
-.PHONY: test models sanitize demo bench results crash crash-long fields fuzz scrub packages release reference site
+.PHONY: test mechanisms mechanisms-drawn models sanitize demo bench results crash crash-long fields fuzz scrub packages \
+	suite release reference site
 
 # The commands that measure, which the binary of users leaves out.
 MEASURING = --features xfskit-cli/bench
@@ -30,8 +33,17 @@ test:
 	RUSTDOCFLAGS="$(RUSTDOCFLAGS) -D warnings" $(CARGO) doc --workspace --no-deps
 	$(CARGO) test --workspace $(MEASURING)
 	cat target/fuzz-report.txt
+	$(MAKE) mechanisms-drawn
 	$(MAKE) models
 	$(MAKE) crash
+
+# Each mechanism can still be taken out, and of some that are drawn by the commit tests notice it.
+mechanisms-drawn:
+	XFSKIT_MECHANISMS_BUILD=target scripts/disable-mechanisms --draw 2
+
+# Every mechanism, an hour.
+mechanisms:
+	scripts/disable-mechanisms
 
 # With debug assertions: the models lean on the engine's own.
 models:
@@ -81,6 +93,9 @@ scrub:
 
 packages:
 	scripts/packages
+
+suite:
+	XFSKIT_SUITE=all scripts/packages release suite
 
 release:
 	scripts/release

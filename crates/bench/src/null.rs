@@ -16,7 +16,7 @@ use xfskit_fuse::protocol::request::{NewNode, SetAttr, SetXattr};
 use xfskit_fuse::protocol::{
     Answer, Attr, Entry, Errno, Features, Filesystem, Listed, Listing, ListingPlus, Requester, Room, Session, Version,
 };
-use xfskit_fuse::{Options, WriteCache, attach, features, unmount};
+use xfskit_fuse::{Opens, Options, WriteCache, attach, features, unmount};
 
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 const VALUE: [u8; 64] = [7; 64];
@@ -66,7 +66,7 @@ fn listed(name: &[u8], next_offset: u64) -> Listed<'_> {
 
 impl Filesystem for Null {
     fn init(&mut self, offered: Features, _: Version) -> Features {
-        features(offered, WriteCache::default())
+        features(offered, WriteCache::default(), Opens::default())
     }
 
     fn lookup(&self, _: &Requester, _: u64, name: &[u8]) -> Answer<Entry> {

@@ -110,13 +110,15 @@ pub struct Fault {
     pub owner: Option<Owner>,
     /// What was found; may be empty.
     pub found: String,
+    /// The inode that a name leads to, of a fault of the name.
+    pub target: Option<InodeNumber>,
     /// What the fault means for the user.
     pub consequence: Consequence,
 }
 
 impl Fault {
     pub(crate) fn new(structure: &'static str, check: &'static str, consequence: Consequence) -> Self {
-        Self { structure, check, address: None, owner: None, found: String::new(), consequence }
+        Self { structure, check, address: None, owner: None, found: String::new(), target: None, consequence }
     }
 
     /// A fault that a structure's verifier found.
@@ -127,6 +129,7 @@ impl Fault {
             address: corruption.address,
             owner: Some(owner),
             found: corruption.found.clone(),
+            target: None,
             consequence,
         }
     }
@@ -147,6 +150,11 @@ impl Fault {
 
     pub(crate) fn ag(self, ag: AgNumber) -> Self {
         self.owned(Owner::Ag(ag))
+    }
+
+    pub(crate) fn leading_to(mut self, inode: InodeNumber) -> Self {
+        self.target = Some(inode);
+        self
     }
 
     pub(crate) fn found(mut self, found: impl fmt::Display) -> Self {

@@ -1,27 +1,31 @@
 //! The arguments.
 
 mod admin;
+mod apart;
 #[cfg(feature = "bench")]
 mod bench;
 mod contents;
 mod examples;
+mod help;
 mod list;
 mod mkfs;
 mod source;
 mod xattr;
 
 pub use admin::{AdminCommand, GrowArgs, InfoArgs, LabelArgs, NewSize, TrimArgs, UuidArgs, UuidChange};
+pub use apart::split;
 #[cfg(feature = "bench")]
 pub use bench::{BenchArgs, CrashTestArgs};
 pub use contents::{CatArgs, CloneArgs, CpArgs, DfArgs, DuArgs, ExportArgs, WriteArgs};
+pub use help::command;
 pub use list::{FindArgs, LsArgs, StatArgs, with_expression};
 pub use mkfs::{ImportArgs, MkfsArgs, Overwrite, Placement, ProtoArgs, Space};
 pub use source::{LayerArgs, OwnerArgs, SourceArgs};
 pub use xattr::{LoggingArgs, XattrCommand};
 
-use crate::exit::{CHECK_EXIT_CODES, EXIT_CODES};
+use crate::exit::{CHECK_EXIT_CODES, EXIT_CODES, Usage};
 use clap::builder::ArgPredicate::IsPresent;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -42,24 +46,43 @@ An image is a file, a block device, or a part of a disk (raw, qcow2, vmdk, nbd:/
 pub struct Cli {
     /// Print JSON, where the command prints something to parse; tree, find and xattr dump print a line for each file. A
     /// name that is not UTF-8 is also there as base64, under the name of its member with _base64 behind it
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = help::EVERY_COMMAND)]
     pub json: bool,
     /// Wait up to so many seconds, fractions allowed, while another program uses the image, or the mount that is to be
     /// unmounted. `write`, and `cp` of /dev/stdin, wait at least 3 seconds when the input is a pipe
     #[arg(long, global = true, value_name = "SECONDS", default_value = "0", value_parser = parse_seconds)]
-    #[arg(hide_default_value = true)]
+    #[arg(hide_default_value = true, help_heading = help::EVERY_COMMAND)]
     pub wait: std::time::Duration,
     /// Write to an image on an NBD server (nbd://HOST/EXPORT): you have seen to it that no other client writes. NBD has
     /// no means for that; docs/network.md says what has
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = help::EVERY_COMMAND)]
     pub others_kept_out: bool,
+    /// Start no other program to read a virtual disk. Without this, qemu-nbd reads formats that xfskit does not, where it
+    /// is installed: only the files of that disk, and without network
+    #[arg(long, global = true)]
+    pub no_helpers: bool,
     /// Keep all rights. Without this, xfskit gives up what it does not need before it reads an image: other files,
     /// other programs, the network
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = help::EVERY_COMMAND)]
     pub no_sandbox: bool,
+    /// Say nothing of what went as it should, such as a journal that was replayed
+    #[arg(short, long, global = true, help_heading = help::EVERY_COMMAND)]
+    pub quiet: bool,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// The arguments of the program.
+///
+/// # Errors
+/// Help, a version, or what is wrong with them.
+pub fn parse() -> Result<Cli, clap::Error> {
+    let args = with_expression(std::env::args_os().collect());
+    match apart::with_images_apart(args, Cli::command()) {
+        Ok(args) => Cli::from_arg_matches(&command().try_get_matches_from(args)?),
+        Err(Usage(why)) => Err(command().error(clap::error::ErrorKind::ValueValidation, why)),
+    }
 }
 
 /// The commands.
@@ -151,7 +174,7 @@ pub enum Command {
     },
     /// Print a completion script
     Completions {
-        /// The shell
+        /// The shell: bash, zsh, fish, elvish or powershell
         shell: clap_complete::Shell,
     },
 }
@@ -218,6 +241,8 @@ Options for -o:
   norecovery          with ro: do not replay a dirty journal in memory, show the image as it is on
                       disk, without what only the journal holds
   wsync               operations are durable when they return
+  inode32             new files get inode numbers of 32 bits, for programs that know no larger ones
+                      (EOVERFLOW): on images of more than 1 TiB they are made in the first of it
   logdev=DEVICE       device of an external journal
   cache=SIZE          memory for metadata (256M)
   commit=SECONDS      make everything durable this often (30; 0 for never)
@@ -226,6 +251,8 @@ Options for -o:
                       where the scheduler puts the threads
   writeback, nowriteback   what programs write waits in the kernel's cache (the default), or each
                       write reports what became of it: docs/mounting.md has what it costs
+  checkopen           the kernel asks before it opens a file, so that what is immutable or append-only
+                      (chattr) is not opened to be written; two requests more for each file
   discard, nodiscard  give what is freed back to the host, when it is durable: at each commit, at
                       syncs and at the unmount; or not (the default). 'xfskit admin trim' on the
                       mount point gives back all that is free

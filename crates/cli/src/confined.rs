@@ -10,12 +10,14 @@
 
 use crate::network;
 use crate::operand;
+use crate::qemu;
 use anyhow::{Context, Result};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use xfskit::device::{Access, FileDevice, Holder, OpenError};
+use xfskit_fuse::protocol::SpareThread;
 use xfskit_nbd::Address;
 use xfskit_sandbox::{Calls, Confined, FileUse, IoUring, More, Needs, confine_thread, filter_calls};
 
@@ -58,6 +60,8 @@ pub struct Plan {
     pub targets: Vec<PathBuf>,
     /// When the rest is given up.
     pub entry: Entry,
+    /// The server may have a thread that follows lone clients, of which another one says how it runs.
+    pub has_follower: bool,
     /// Images and logs to whose servers the server of a mount connects, where they have one.
     pub remote: Vec<PathBuf>,
 }
@@ -70,6 +74,8 @@ struct State {
     is_thread_confined: bool,
     has_entered: bool,
     is_left_out: bool,
+    /// The thread that the filter of system calls names.
+    follower: Option<SpareThread>,
     /// Who used a file, by its device and inode number, when rights were given up.
     holders: Vec<((u64, u64), Vec<Holder>)>,
 }
@@ -80,6 +86,7 @@ static STATE: Mutex<State> = Mutex::new(State {
     is_thread_confined: false,
     has_entered: false,
     is_left_out: false,
+    follower: None,
     holders: Vec::new(),
 });
 
@@ -100,7 +107,7 @@ pub fn plan_of_server<'p>(images: impl IntoIterator<Item = &'p Path>) -> Plan {
         ("/dev/fuse".into(), FileUse::Write),
     ];
     let remote = images.into_iter().map(Path::to_path_buf).collect();
-    Plan { needs, images: Vec::new(), targets: Vec::new(), entry: Entry::WithImages, remote }
+    Plan { needs, images: Vec::new(), targets: Vec::new(), entry: Entry::WithImages, has_follower: true, remote }
 }
 
 /// From now on the program goes by this plan.
@@ -166,6 +173,12 @@ pub fn is_ahead() -> bool {
     state.plan.is_some() && !state.has_entered
 }
 
+/// Whether this process has the right to start others.
+pub fn may_start_programs() -> bool {
+    let state = state();
+    !state.has_entered && !state.is_thread_confined
+}
+
 /// Lets files that are open be opened again later.
 ///
 /// # Errors
@@ -205,6 +218,8 @@ fn look_at_files(state: &mut State) -> Result<()> {
             }
             let opened = operand::open_with_below(&file, *access)?;
             note(opened.file().metadata().ok(), opened.file().holders().to_vec());
+            // A disk that another program reads is not opened here again.
+            let Err(opened) = qemu::serve(&file, opened, *access)? else { continue };
             let again = |file: &FileDevice| file.try_clone_file().with_context(|| image.display().to_string());
             plan.needs.open_files.push((again(opened.file())?, used_for));
             // What an image names is only read, whatever it is.
@@ -248,11 +263,26 @@ pub const HINT: &str = "entering the sandbox (--no-sandbox goes on without one)"
 pub fn enter() -> Result<()> {
     let mut state = state();
     confine(&mut state)?;
-    let Some(plan) = state.plan.as_ref().filter(|_| !state.has_entered) else { return Ok(()) };
+    let state = &mut *state;
+    if state.has_entered {
+        return Ok(());
+    }
+    let Some(plan) = state.plan.as_mut() else { return Ok(()) };
+    if plan.has_follower {
+        // It has given up its rights as the thread that starts it has, and parses nothing before all have done so.
+        let spare = SpareThread::start().context("a thread")?;
+        plan.needs.threads.push(spare.id());
+        state.follower = Some(spare);
+    }
     let confined = filter_calls(&plan.needs).context(HINT)?;
     state.confined = state.confined.and(confined);
     state.has_entered = true;
     Ok(())
+}
+
+/// The thread that may follow lone clients, where a sandbox has been entered.
+pub fn take_follower() -> Option<SpareThread> {
+    state().follower.take()
 }
 
 /// What is in force.

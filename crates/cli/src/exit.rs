@@ -13,7 +13,7 @@ use xfskit::volume::Error;
 use xfskit_check::CheckError;
 use xfskit_disk::{DiskError, PartFault};
 use xfskit_fuse::MountError;
-use xfskit_mkfs::{MBR, MakeError};
+use xfskit_mkfs::{EXTERNAL_LOG, MBR, MakeError};
 use xfskit_transfer::{NotReplaced, TransferError};
 
 /// The exit codes of every command but `check`.
@@ -80,7 +80,11 @@ fn hint_at(contents: &str) -> &'static str {
              near the start and where an AG is likely to start: an XFS image that the table was written over with \
              other AGs is found by xfs_repair -n"
         }
-        ZEROS => "; 'xfskit mkfs' makes an image of it",
+        ZEROS => {
+            "; 'xfskit mkfs' makes an image of it, unless it is the external journal of an image: one that was cleared is \
+             zeros too"
+        }
+        EXTERNAL_LOG => "; name that image, and this with --logdev (of a mount: -o logdev=)",
         _ => "",
     }
 }
@@ -185,10 +189,10 @@ impl Failures {
         if self.done && codes.clone().any(is_unreadable) { Some(DAMAGED) } else { codes.next() }
     }
 
-    /// The messages, to be printed one by one.
-    pub fn messages(&self) -> impl Iterator<Item = String> + '_ {
-        let more = (self.more > 0).then(|| format!("and {} more errors", self.more));
-        self.errors.iter().map(message).chain(more)
+    /// The messages, to be printed one by one, each with its exit code.
+    pub fn messages(&self) -> impl Iterator<Item = (String, u8)> + '_ {
+        let more = (self.more > 0).then(|| (format!("and {} more errors", self.more), FAILED));
+        self.errors.iter().map(|error| (message(error), code(error))).chain(more)
     }
 }
 
@@ -196,7 +200,7 @@ impl std::error::Error for Failures {}
 
 impl std::fmt::Display for Failures {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.messages().collect::<Vec<_>>().join("; "))
+        f.write_str(&self.messages().map(|(message, _)| message).collect::<Vec<_>>().join("; "))
     }
 }
 
@@ -306,6 +310,9 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
             MountError::Close(error) => of_engine(error),
             _ => NO_MOUNT,
         });
+    }
+    if let Some(TransferError::LostNames { lost, .. }) = cause.downcast_ref::<TransferError>() {
+        return Some(of_engine(&lost.error));
     }
     if let Some(TransferError::NotReplaced { why, .. }) = cause.downcast_ref::<TransferError>() {
         return Some(of_kept(why));

@@ -47,6 +47,15 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
+/// Reads the header of an open file in this process: where the user wants no sandbox.
+///
+/// # Errors
+/// Those of opening it once more.
+pub fn read_here(path: &Path, file: &FileDevice) -> Result<Below> {
+    let again = || Ok(Header::over(&file.try_clone_file()?)?.read());
+    again().map_err(|error: std::io::Error| anyhow::Error::from(error).context(path.display().to_string()))
+}
+
 /// Has the header of an open file read.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 //! The names by which the program can be called, besides its own. `mount` and `umount` call their helpers for the type
-//! `fuse.xfskit` with arguments of a form of their own; those of xfsprogs are in [`crate::xfsprogs`], and that of the
-//! process that reads headers is in [`crate::header`].
+//! `fuse.xfskit` with arguments of a form of their own; those of xfsprogs are in [`crate::xfsprogs`], that of the
+//! process that reads headers is in [`crate::header`], and that of the one that becomes qemu-nbd in [`crate::qemu`].
 //!
 //! ```text
 //! mount.fuse.xfskit IMAGE DIR [-sfnv] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]
@@ -12,6 +12,7 @@ use crate::commands::mount::MountSettings;
 use crate::commands::{mount, umount};
 use crate::exit::Usage;
 use crate::header;
+use crate::qemu;
 use crate::xfsprogs;
 use anyhow::Result;
 use std::ffi::OsString;
@@ -41,6 +42,7 @@ pub fn called_as() -> Option<fn() -> Result<()>> {
         "fsck.xfs" => Some(xfsprogs::fsck),
         "xfs_info" => Some(xfsprogs::info),
         header::NAME => Some(header::run),
+        qemu::NAME => Some(qemu::run),
         _ => None,
     }
 }

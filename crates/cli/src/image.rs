@@ -89,8 +89,14 @@ enum Warnings {
     Left,
 }
 
+/// A part of a disk, and what its files have of the host's storage, if they are of this host.
+struct OpenPart {
+    device: Arc<dyn BlockDevice>,
+    stored_bytes: Option<u64>,
+}
+
 /// Opens an image: the part of a disk that an operand names.
-fn open_any(operand: &Path, access: Access, warnings: Warnings) -> Result<Arc<dyn BlockDevice>> {
+fn open_any(operand: &Path, access: Access, warnings: Warnings) -> Result<OpenPart> {
     open_part(operand, access, Unnamed::OnlyXfs, warnings)
 }
 
@@ -99,22 +105,17 @@ fn open_any(operand: &Path, access: Access, warnings: Warnings) -> Result<Arc<dy
 /// # Errors
 /// As [`operand::open`].
 pub fn open_log(operand: &Path, access: Access) -> Result<Arc<dyn BlockDevice>> {
-    open_part(operand, access, Unnamed::WholeDisk, Warnings::Printed)
+    Ok(open_part(operand, access, Unnamed::WholeDisk, Warnings::Printed)?.device)
 }
 
-fn open_part(operand: &Path, access: Access, unnamed: Unnamed, warnings: Warnings) -> Result<Arc<dyn BlockDevice>> {
+fn open_part(operand: &Path, access: Access, unnamed: Unnamed, warnings: Warnings) -> Result<OpenPart> {
     let files = operand::open_files(operand, access)?;
     confined::enter()?;
     read_part(operand, files, unnamed, warnings)
 }
 
 /// The part that an operand names, whose files are open.
-fn read_part(
-    operand: &Path,
-    files: operand::Files,
-    unnamed: Unnamed,
-    warnings: Warnings,
-) -> Result<Arc<dyn BlockDevice>> {
+fn read_part(operand: &Path, files: operand::Files, unnamed: Unnamed, warnings: Warnings) -> Result<OpenPart> {
     let opened = files.choose(unnamed)?;
     if warnings == Warnings::Printed {
         warn_of_holders(operand, &opened.holders);
@@ -123,7 +124,7 @@ fn read_part(
             screen::report(&format!("{name}: warning: it names {file}, whose contents are shown as the disk's"));
         }
     }
-    Ok(opened.device)
+    Ok(OpenPart { device: opened.device, stored_bytes: opened.stored_bytes })
 }
 
 /// As [`open_device`], without a lock: for a look at an image that this process has open.
@@ -131,7 +132,7 @@ fn read_part(
 /// # Errors
 /// As [`open_device`].
 pub fn open_without_lock(path: &Path) -> Result<Arc<dyn BlockDevice>> {
-    open_any(path, Access::ReadUnlocked, Warnings::Left)
+    Ok(open_any(path, Access::ReadUnlocked, Warnings::Left)?.device)
 }
 
 /// Opens an image for reading. An image that has lost its first superblock or its end is read as far as possible; the
@@ -149,11 +150,12 @@ fn open_to_look_with(path: &Path, warnings: Warnings) -> Result<(Arc<dyn BlockDe
 }
 
 /// An image that has lost its first superblock or its end, as far as it can be read; and what is lost.
-fn rescued(path: &Path, device: Arc<dyn BlockDevice>, warnings: Warnings) -> Result<(Arc<dyn BlockDevice>, Vec<Loss>)> {
+fn rescued(path: &Path, part: OpenPart, warnings: Warnings) -> Result<(Arc<dyn BlockDevice>, Vec<Loss>)> {
+    let OpenPart { device, stored_bytes } = part;
     let search = match known_contents(&*device) {
         // A partition table overwrites the first sector of a disk, which may contain an image.
         Ok(Some(MBR)) => Search::LikelyPlaces,
-        Ok(Some(XFS) | None) | Err(_) => Search::Whole,
+        Ok(Some(XFS) | None) | Err(_) => extent_of_search(stored_bytes),
         Ok(Some(_)) => return Ok((device, Vec::new())),
     };
     let Some(rescued) = rescue(Arc::clone(&device), search).with_context(|| path.display().to_string())? else {
@@ -164,6 +166,20 @@ fn rescued(path: &Path, device: Arc<dyn BlockDevice>, warnings: Warnings) -> Res
     }
     IS_INCOMPLETE.store(true, Ordering::Relaxed);
     Ok((rescued.device, rescued.losses))
+}
+
+/// How much of an image is searched for a copy of its superblock. The tables of a virtual disk, and a server, may say
+/// any size, and that there is data everywhere: what the files have of the host's storage is what there is to read.
+fn extent_of_search(stored_bytes: Option<u64>) -> Search {
+    /// A cluster may be compressed, and a piece that is read may hold little data.
+    const TIMES: u64 = 64;
+    const LEAST_BYTES: u64 = 1 << 30;
+    const QUESTIONS_TO_SERVER: u64 = 1024;
+    let (stored_bytes, most_questions) = match stored_bytes {
+        Some(bytes) => (bytes, u64::MAX),
+        None => (0, QUESTIONS_TO_SERVER),
+    };
+    Search::Within { most_bytes: LEAST_BYTES.saturating_add(stored_bytes.saturating_mul(TIMES)), most_questions }
 }
 
 /// What the user can do about a loss.
@@ -222,9 +238,9 @@ fn tell_of_recovery(image: &Path, filesystem: &Volume) {
     }
     match filesystem.recovery_report() {
         Some(report) if filesystem.options().read_only => {
-            screen::report(&format!("{name}: {report}, in memory: the image stays as it is"));
+            screen::note(&format!("{name}: {report}, in memory: the image stays as it is"));
         }
-        Some(report) => screen::report(&format!("{name}: {report}")),
+        Some(report) => screen::note(&format!("{name}: {report}")),
         None => {}
     }
 }
@@ -278,9 +294,9 @@ fn run_and_close<T>(args: &ImageArgs, filesystem: Volume, action: impl FnOnce(&V
 /// If the journal is dirty, runs `look` on the recovered image in memory. An error of this recovery is ignored here,
 /// since opening the image itself reports it.
 fn rehearse(args: &ImageArgs, look: impl FnOnce(&Volume) -> Result<()>) -> Result<()> {
-    let device = open_any(&args.image, Access::Read, Warnings::Left)?;
+    let device = open_any(&args.image, Access::Read, Warnings::Left)?.device;
     let open_log = |path: &Path| open_part(path, Access::Read, Unnamed::WholeDisk, Warnings::Left);
-    let log_device = args.logdev.as_deref().map(open_log).transpose()?;
+    let log_device = args.logdev.as_deref().map(open_log).transpose()?.map(|part| part.device);
     let Ok(recovered) = Volume::recover_in_memory(device, log_device) else { return Ok(()) };
     if recovered.report.is_none() {
         return Ok(());
@@ -343,8 +359,9 @@ pub fn mount_over(
     options: MountOptions,
 ) -> Result<Volume> {
     confined::enter()?;
+    let part = OpenPart { device, stored_bytes: None };
     let (device, losses) =
-        if options.read_only { rescued(name, device, Warnings::Printed)? } else { (device, Vec::new()) };
+        if options.read_only { rescued(name, part, Warnings::Printed)? } else { (part.device, Vec::new()) };
     let filesystem = over(name, (device, losses), log_device, options, Arc::new(KernelClock::default()))?;
     tell_of_recovery(name, &filesystem);
     Ok(filesystem)
@@ -376,9 +393,9 @@ fn open_with(
     };
     confined::enter()?;
     let read_log = |(path, files)| read_part(path, files, Unnamed::WholeDisk, warnings);
-    let log_device = log_device.zip(log_files).map(read_log).transpose()?;
+    let log_device = log_device.zip(log_files).map(read_log).transpose()?.map(|part| part.device);
     let device = match access {
-        Access::Write => (read_part(image, files, Unnamed::OnlyXfs, Warnings::Printed)?, Vec::new()),
+        Access::Write => (read_part(image, files, Unnamed::OnlyXfs, Warnings::Printed)?.device, Vec::new()),
         _ => rescued(image, read_part(image, files, Unnamed::OnlyXfs, warnings)?, warnings)?,
     };
     over(image, device, log_device, options, environment)

@@ -7,6 +7,7 @@
 
 mod args;
 mod commands;
+mod completion;
 mod confined;
 mod dump;
 mod exit;
@@ -24,6 +25,7 @@ mod input;
 mod interrupt;
 mod live;
 mod log;
+mod mistakes;
 mod mounted;
 mod needs;
 mod network;
@@ -31,6 +33,7 @@ mod operand;
 mod overwrite;
 mod private;
 mod progress;
+mod qemu;
 mod screen;
 mod syslog;
 mod text;
@@ -40,7 +43,6 @@ mod xfsprogs;
 
 use anyhow::{Context, Result};
 use args::{Cli, Command};
-use clap::Parser;
 use std::process::ExitCode;
 
 /// Threads of the engine constantly free log vectors that other threads have allocated, for which the C library's
@@ -50,20 +52,25 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     inherited::close_unnamed();
+    // A shell asks what may be completed, and this ends the program.
+    clap_complete::CompleteEnv::with_factory(args::command).complete();
     let (mut is_data, mut only_reads) = (false, false);
+    let names = xfskit_transfer::refuse_other_names().map_err(|error| exit::Usage(error.to_string()));
     let result = match helper::called_as() {
+        _ if names.is_err() => names.map_err(Into::into),
         Some(run) => run(),
-        None => match Cli::try_parse_from(args::with_expression(std::env::args_os().collect())) {
+        None => match args::parse() {
             Ok(cli) => {
                 is_data = writes_data(&cli.command);
                 // A server has said what is missing, and goes on.
                 only_reads = !matches!(cli.command, Command::Mount(_));
                 run(cli)
             }
-            Err(error) => return commands::check::usage_code(error),
+            Err(error) => return mistakes::report(error),
         },
     };
     let result = result.and_then(|()| screen::end().context("standard output"));
+    qemu::end();
     match result {
         Ok(()) => read_code(only_reads),
         // A backup that is cut off is useless.
@@ -77,13 +84,12 @@ fn main() -> ExitCode {
         Err(error) => {
             // A server has already reported its error.
             match error.downcast_ref::<exit::Failures>() {
-                Some(failures) => failures.messages().for_each(|message| screen::report(&message)),
+                Some(failures) => failures.messages().for_each(|(message, code)| screen::report_error(&message, code)),
                 None if error.is::<exit::Reported>() => {}
-                None => screen::report(&exit::message(&error)),
+                None => screen::report_error(&exit::message(&error), exit::code(&error)),
             }
-            if exit::is_interrupted(&error) {
-                interrupt::end();
-            }
+            // What fails after a signal may have failed by it.
+            interrupt::end();
             ExitCode::from(exit::code(&error))
         }
     }
@@ -107,9 +113,13 @@ fn writes_data(command: &Command) -> bool {
 
 fn run(cli: Cli) -> Result<()> {
     let json = cli.json;
+    screen::set_style(screen::Style { json, quiet: cli.quiet });
     image::wait_at_least(cli.wait);
     if cli.no_sandbox {
         confined::leave_out();
+    }
+    if cli.no_helpers {
+        qemu::leave_out();
     }
     if cli.others_kept_out {
         network::others_are_kept_out();

@@ -25,7 +25,7 @@ pub fn explain_open(path: &Path, error: OpenError) -> Error {
 /// The mount point of an image that a server of xfskit has mounted.
 pub fn place_of(image: &Path) -> Option<String> {
     let image = image.canonicalize().unwrap_or_else(|_| image.into());
-    Some(mounts_of(&image).ok()?.first()?.place.display().to_string())
+    Some(mounts_of(&image).ok()?.believed.first()?.place.display().to_string())
 }
 
 /// The error of a file that is not an image. If the file is on a mount by xfskit, the error says so.

@@ -28,12 +28,13 @@ use xfskit_mkfs::Options;
 use xfskit_sandbox::{Calls, CapabilitySet, FileUse, More, Needs};
 
 /// Who has an image, what the machine has, and the time zone.
-const SYSTEM: [&str; 10] = [
+const SYSTEM: [&str; 11] = [
     "/proc",
     "/sys/block",
-    "/sys/dev",
+    "/sys/dev/block",
     "/sys/class/block",
-    "/sys/devices",
+    "/sys/devices/virtual/block",
+    "/sys/devices/system/cpu",
     "/sys/fs/cgroup",
     "/etc/localtime",
     "/usr/share/zoneinfo",
@@ -65,6 +66,12 @@ const GIVE: CapabilitySet = TAKE
     .union(CapabilitySet::MKNOD)
     .union(CapabilitySet::SETFCAP)
     .union(CapabilitySet::MAC_ADMIN);
+
+/// What the system shows of its disks, each where its device is: the folders above show other devices, too, and root
+/// could read their memory there.
+fn disks() -> impl Iterator<Item = PathBuf> {
+    std::fs::read_dir("/sys/block").into_iter().flatten().filter_map(|disk| disk.ok()?.path().canonicalize().ok())
+}
 
 /// The plan of a command; none for one that reads no image of the user's.
 pub fn of(command: &Command) -> Option<Plan> {
@@ -222,6 +229,7 @@ impl Plan {
         let mut needs = Needs::new(Calls::Files);
         needs.capabilities = OPEN;
         needs.files = SYSTEM.map(|path| (path.into(), FileUse::Read)).to_vec();
+        needs.files.extend(disks().map(|path| (path, FileUse::Read)));
         let zone = std::env::var_os("TZ").unwrap_or_default();
         let zone = zone.as_bytes().strip_prefix(b":").unwrap_or(zone.as_bytes());
         needs.files.push((OsStr::from_bytes(zone).into(), FileUse::Read));
@@ -230,7 +238,7 @@ impl Plan {
             // The library that pretends may connect to its server with its first question.
             let _ = std::fs::metadata("/");
         }
-        Self { needs, images, targets: Vec::new(), entry: Entry::BeforeImages, remote: Vec::new() }
+        Self { needs, images, targets: Vec::new(), entry: Entry::BeforeImages, has_follower: false, remote: Vec::new() }
     }
 
     /// Handles trees of the host.

@@ -17,15 +17,19 @@
 use crate::confined;
 use crate::header;
 use crate::image::{open_device, retry_while};
+use crate::interrupt;
 use crate::mounted::explain_open;
 use crate::network;
+use crate::qemu;
 use anyhow::{Context, Error, Result, bail};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 use xfskit::device::{Access, BlockDevice, FileDevice, Holder, OpenError, share_storage};
-use xfskit_disk::{Chosen, Container, DiskError, Disks, Operand, Part, Unnamed, Unread};
+use xfskit_disk::{Below, Chosen, Container, DiskError, Disks, Operand, Part, Unnamed, Unread};
 
 /// An open part of a disk.
 pub struct Opened {
@@ -37,6 +41,9 @@ pub struct Opened {
     pub holders: Vec<Holder>,
     /// Files in other folders that the disk itself names: what they contain is shown as the disk's.
     pub elsewhere: Vec<PathBuf>,
+    /// What the files of the disk have of the host's storage, however large the disk says that it is. `None` for one of
+    /// a server.
+    pub stored_bytes: Option<u64>,
 }
 
 /// Disks that this process has open, and the parts of them that are in use.
@@ -45,6 +52,8 @@ struct Shared {
     access: Access,
     /// Files in other folders that the disks name, as far as they were found before the disks were read.
     elsewhere: Vec<PathBuf>,
+    /// As in [`Opened`].
+    stored_bytes: Option<u64>,
     /// The disks before they are read.
     sources: Mutex<Vec<Source>>,
     disks: OnceLock<Disks>,
@@ -55,6 +64,29 @@ struct Shared {
 enum Source {
     File(Box<Unread>),
     Export(PathBuf, Arc<dyn BlockDevice>),
+    /// One that another program reads.
+    Served(PathBuf),
+}
+
+impl Source {
+    /// What its files have of the host's storage; those below a virtual disk count as far as they are open already.
+    fn stored_bytes(&self) -> Option<u64> {
+        let file = match self {
+            Self::File(file) => file,
+            Self::Export(..) => return None,
+            Self::Served(path) => return qemu::stored_bytes(path),
+        };
+        Some(stored_bytes(file))
+    }
+}
+
+/// What the files of a disk have of the host's storage; those below it count as far as they are open.
+pub fn stored_bytes(disk: &Unread) -> u64 {
+    let stored = |file: &FileDevice| match file.metadata() {
+        Ok(data) if data.is_file() => data.blocks() * BLOCK_BYTES,
+        _ => file.size_bytes(),
+    };
+    disk.below().map(|(_, file)| stored(file)).fold(stored(disk.file()), u64::saturating_add)
 }
 
 /// The files of an operand, open and locked, of which no more than signatures has been read.
@@ -65,6 +97,9 @@ pub struct Files {
     /// The same disks, by whatever operand they were opened.
     shared: Vec<Arc<Shared>>,
 }
+
+/// The unit in which a system counts the storage of a file.
+const BLOCK_BYTES: u64 = 512;
 
 static OPEN: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
@@ -109,12 +144,14 @@ fn open_shared(
     let sources = open_sources(operand, access)?;
     let files = sources.iter().filter_map(|source| match source {
         Source::File(file) => Some(&**file),
-        Source::Export(..) => None,
+        Source::Export(..) | Source::Served(_) => None,
     });
-    let elsewhere = files.flat_map(Unread::elsewhere).collect();
+    let mut elsewhere: Vec<PathBuf> = files.flat_map(Unread::elsewhere).collect();
+    elsewhere.extend(paths.iter().flat_map(|path| qemu::elsewhere(path)));
+    let stored_bytes = sources.iter().map(Source::stored_bytes).sum();
     let (sources, paths) = (Mutex::new(sources), paths.to_vec());
     let disks = OnceLock::new();
-    let shared = Arc::new(Shared { paths, access, elsewhere, sources, disks, in_use: Mutex::default() });
+    let shared = Arc::new(Shared { paths, access, elsewhere, stored_bytes, sources, disks, in_use: Mutex::default() });
     if access != Access::ReadUnlocked {
         open.push(Arc::downgrade(&shared));
     }
@@ -210,10 +247,24 @@ fn open_sources(operand: &Operand, access: Access) -> Result<Vec<Source>> {
     confined::before_opening()?;
     let open = |path: &PathBuf| match network::open(path, access)? {
         Some(device) => Ok(Source::Export(path.clone(), device)),
-        None if confined::is_ahead() => Ok(Source::File(open_with_below(path, access)?.into())),
+        None if qemu::is_served(path, access) => Ok(Source::Served(path.clone())),
+        None if confined::is_ahead() => Ok(open_or_serve(path, access, &header::read_below)?),
+        None if confined::may_start_programs() => Ok(open_or_serve(path, access, &header::read_here)?),
         None => Ok(Source::File(open_unread(path, access, |_| Ok(()))?.into())),
     };
     operand.paths.iter().map(open).collect()
+}
+
+/// What reads a header.
+type Reader<'a> = &'a dyn Fn(&Path, &FileDevice) -> Result<Below>;
+
+/// Opens a disk and the files below it; one that is not read here is given to another program, where that is there.
+fn open_or_serve(path: &Path, access: Access, reader: Reader<'_>) -> Result<Source> {
+    let opened = open_unread(path, access, |file| file.open_below(reader))?;
+    Ok(match qemu::serve(path, opened, access)? {
+        Ok(()) => Source::Served(path.into()),
+        Err(opened) => Source::File(opened.into()),
+    })
 }
 
 fn read_disks(operand: &Operand, sources: Vec<Source>, access: Access) -> Result<Disks> {
@@ -221,6 +272,7 @@ fn read_disks(operand: &Operand, sources: Vec<Source>, access: Access) -> Result
     Disks::open_with(operand, access, |path| match sources.next() {
         Some(Source::File(file)) => file.read().map_err(|error| explain(path, error.into())),
         Some(Source::Export(path, device)) => Ok(Container::of_device(&path, device)?),
+        Some(Source::Served(path)) => qemu::container(&path),
         None => bail!("{}: it could not be read before", path.display()),
     })
 }
@@ -362,7 +414,7 @@ fn take(shared: &Arc<Shared>, operand: &Operand, chosen: Chosen, access: Access)
         Arc::new(PartDevice { device: Arc::clone(&chosen.device), access, chosen, shared: Arc::clone(shared) });
     // Without rights a folder may be hidden.
     let elsewhere = if shared.elsewhere.is_empty() { disks.elsewhere() } else { shared.elsewhere.clone() };
-    Ok(Some(Opened { device, name, holders, elsewhere }))
+    Ok(Some(Opened { device, name, holders, elsewhere, stored_bytes: shared.stored_bytes }))
 }
 
 /// A part in use.
@@ -374,6 +426,10 @@ struct PartDevice {
 }
 
 impl PartDevice {
+    fn patience(&self) -> Duration {
+        if self.access == Access::Write { interrupt::PATIENCE_OF_WRITER } else { interrupt::PATIENCE_OF_READER }
+    }
+
     fn verify_writable(&self) -> io::Result<()> {
         if self.access == Access::Write {
             return Ok(());
@@ -401,12 +457,15 @@ impl BlockDevice for PartDevice {
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        interrupt::check_read(self.patience())?;
         self.device.read(offset, buffer)
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.verify_writable()?;
-        self.device.write(offset, data)
+        self.device.write(offset, data)?;
+        interrupt::note_write();
+        Ok(())
     }
 
     fn writes_durably(&self) -> bool {
@@ -415,11 +474,15 @@ impl BlockDevice for PartDevice {
 
     fn write_durably(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.verify_writable()?;
-        self.device.write_durably(offset, data)
+        self.device.write_durably(offset, data)?;
+        interrupt::note_write();
+        Ok(())
     }
 
     fn flush(&self) -> io::Result<()> {
-        self.device.flush()
+        self.device.flush()?;
+        interrupt::note_write();
+        Ok(())
     }
 
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {

@@ -4,6 +4,7 @@
 //! further ones are dropped for a while: a filesystem that was shut down fails every request.
 
 use crate::commands::mount::Connection;
+use crate::screen;
 use rustix::fs::OFlags;
 use std::fs::OpenOptions;
 use std::io::{self, Write, stderr};
@@ -78,15 +79,16 @@ impl SystemLog {
 /// Sends a message about an image to the system's log, if there is one.
 pub fn send(image: &str, text: &str) {
     let message = format!("<{PRIORITY}>xfskit[{}]: {image}: {text}", std::process::id());
+    let message = screen::log_line(message.as_bytes());
     let to_daemon = UnixDatagram::unbound().and_then(|socket| {
         socket.set_nonblocking(true)?;
-        socket.send_to(message.as_bytes(), SOCKET)
+        socket.send_to(&message, SOCKET)
     });
     if to_daemon.is_err() {
         let flags = OFlags::NONBLOCK.bits() as i32;
         // An ordinary user must not write there, which is ignored.
         let log = OpenOptions::new().write(true).custom_flags(flags).open(KERNEL_LOG);
-        let _ = log.and_then(|mut log| log.write_all(message.as_bytes()));
+        let _ = log.and_then(|mut log| log.write_all(&message));
     }
 }
 
@@ -103,10 +105,11 @@ impl Write for Message<'_> {
 
 impl Drop for Message<'_> {
     fn drop(&mut self) {
+        let line = screen::log_line(&self.text);
         // An error of standard error is ignored, since the system's log gets errors too.
-        let _ = stderr().write_all(&self.text);
+        let _ = stderr().write_all(&line);
         if self.is_error {
-            let text = String::from_utf8_lossy(&self.text);
+            let text = String::from_utf8_lossy(&line);
             self.log.send(text.trim().strip_prefix("ERROR ").unwrap_or(text.trim()));
         }
     }

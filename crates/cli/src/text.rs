@@ -207,7 +207,7 @@ fn parse_offset(text: &str) -> Option<jiff::tz::Offset> {
     if minutes > 59 { None } else { jiff::tz::Offset::from_seconds(sign * seconds).ok() }
 }
 
-/// Parses a size in bytes: a number with an optional suffix k, M, G, T (powers of 1024).
+/// Parses a size in bytes: a number with an optional suffix k, M, G, T, P, E (powers of 1024).
 ///
 /// # Errors
 /// A message for anything else.
@@ -220,6 +220,8 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         Some(b'm') => 20,
         Some(b'g') => 30,
         Some(b't') => 40,
+        Some(b'p') => 50,
+        Some(b'e') => 60,
         _ => 0,
     };
     let digits = if shift == 0 { lower } else { &lower[..lower.len() - 1] };

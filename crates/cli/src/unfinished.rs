@@ -129,8 +129,22 @@ impl BlockDevice for Unfinished {
         }
     }
 
+    fn writes_durably(&self) -> bool {
+        self.device.writes_durably()
+    }
+
+    /// Nothing of an image is durable before its end, nor has to be.
+    fn write_durably(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.write(offset, data)
+    }
+
     fn flush(&self) -> io::Result<()> {
         Ok(())
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.begun.store(true, Ordering::Relaxed);
+        self.device.discard(offset, length)
     }
 
     fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
@@ -141,8 +155,16 @@ impl BlockDevice for Unfinished {
         self.device.may_hold_data(offset, length)
     }
 
+    fn requests_at_once(&self) -> usize {
+        self.device.requests_at_once()
+    }
+
     fn identity(&self) -> usize {
         self.device.identity()
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.device.is_read_only()
     }
 }
 
@@ -152,6 +174,12 @@ mod tests {
     use xfskit::device::MemoryDevice;
     use xfskit::ondisk::Superblock;
     use xfskit_mkfs::{Options, make};
+
+    #[test]
+    fn all_but_what_makes_durable_is_passed_on() {
+        let below = Arc::new(xfskit_testkit::NotedDevice::default());
+        assert_eq!(below.kept_by(&Unfinished::new(below.clone())), ["write_durably", "flush"]);
+    }
 
     #[test]
     fn the_device_has_the_mark_until_the_end_and_the_engine_never_sees_it() {

@@ -137,26 +137,3 @@ fn names_are_no_lines_of_a_list_on_a_terminal() {
         assert!(text.contains("two?-forged") && !text.contains("\n-forged"), "{line}: {text:?}");
     }
 }
-
-/// Control sequences in names must not take effect.
-#[test]
-fn names_are_no_commands_to_a_terminal() {
-    let scratch = scratch();
-    let image = image(&scratch);
-    let name = "/not\x1b[2Jhere";
-    ok(&format!("touch IMAGE {name}"), &image);
-    ok(&format!("ln -s IMAGE {name} /link"), &image);
-    ok(&format!("xattr set IMAGE {name} user.a b"), &image);
-    assert!(ok("ls IMAGE", &image).contains('\x1b'), "what is no terminal gets names as they are");
-    if Command::new("script").arg("--version").output().is_err() {
-        return skip("this machine has no script(1)");
-    }
-    let lines = ["ls IMAGE", "ls -l IMAGE", "tree IMAGE", "du IMAGE NAME", "stat IMAGE /link", "readlink IMAGE /link"];
-    for line in lines.into_iter().chain(["xattr dump IMAGE NAME", "parents IMAGE NAME", "rm IMAGE NAME/none"]) {
-        let line = line.replace("IMAGE", image.to_str().unwrap()).replace("NAME", &format!("'{name}'"));
-        let command = format!("{} {line}", env!("CARGO_BIN_EXE_xfskit"));
-        let output = Command::new("script").args(["-qc", &command, "/dev/null"]).output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        assert!(text.contains("not?[2Jhere") && !text.contains('\x1b'), "{line}: {text:?}");
-    }
-}

@@ -5,6 +5,9 @@ mod common;
 use common::{ok, words};
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use xfskit::device::{Access, FileDevice};
+use xfskit::volume::{Caller, MountOptions, NewFile, Volume};
 use xfskit_testkit::scratch;
 
 const LEVELS: usize = 5_000;
@@ -77,4 +80,42 @@ fn a_path_that_is_too_long_is_refused_by_name_and_others_take_no_stack() {
     let line = format!("mkfs IMAGE -q --from {} --manifest {}", folder.display(), manifest.display());
     let (code, message) = common::fails(&line, &image);
     assert!(code == 5 && message.contains("line 2") && message.contains("a path of "), "{message}");
+}
+
+/// An image of nested folders with long names, in each of which a file has two names.
+fn nest(image: &std::path::Path, levels: usize) {
+    let device = Arc::new(FileDevice::open(image, Access::Write).unwrap());
+    let fs = Volume::open(device, MountOptions::default()).unwrap();
+    let (mut dir, root) = (fs.root(), Caller::root());
+    let name = [b'd'; 250];
+    for _ in 0..levels {
+        let file = fs.create(dir, b"file", &NewFile::file(0o644), &root).unwrap();
+        fs.link(dir, b"link", file.inode, &root).unwrap();
+        dir = fs.create(dir, &name, &NewFile::dir(0o755), &root).unwrap().inode;
+    }
+    fs.unmount().unwrap();
+}
+
+/// The lengths of all paths of such a tree add up to the square of its depth, here 1.5 GB for 1 MB of names.
+#[test]
+fn walks_through_a_deep_tree_take_little_memory() {
+    let scratch = scratch();
+    let (image, other) = (common::image(&scratch), scratch.file("b.img"));
+    nest(&image, 3500);
+    ok("mkfs IMAGE --size 300M -q", &other);
+    let own = env!("CARGO_BIN_EXE_xfskit");
+    let lines =
+        ["du -s a.img", "du a.img", "--json du a.img", "find a.img -name x", "tree a.img", "cp -r a.img:/ b.img:/"];
+    let remove = format!("rm -r a.img /{}", "d".repeat(250));
+    for line in lines.into_iter().chain(["export a.img", "check a.img", "xattr dump -R a.img /", &remove]) {
+        let script = format!("ulimit -v 1300000; exec {own} {line} >out");
+        let output = Command::new("bash").args(["-c", &script]).current_dir(scratch.path()).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{line}: {:?}: {}", output.status, &error[..error.len().min(2000)]);
+        if line == "--json du a.img" {
+            let text = std::fs::read(scratch.file("out")).unwrap();
+            let list: Vec<serde_json::Value> = serde_json::from_slice(&text).unwrap();
+            assert_eq!(list.len(), 3501);
+        }
+    }
 }

@@ -320,8 +320,10 @@ fn commands() -> Vec<String> {
     let listed = |command: &str| {
         let output = Command::new(env!("CARGO_BIN_EXE_xfskit")).args(command.split_whitespace()).output().unwrap();
         let help = String::from_utf8(output.stdout).unwrap();
-        let (_, rest) = help.split_once("\nCommands:\n").unwrap();
-        let names = rest.lines().take_while(|line| line.starts_with("  ")).filter(|line| !line.starts_with("   "));
+        // The list of all commands is in groups.
+        let (_, rest) = help.split_once("\nCommands:\n").or_else(|| help.split_once("\nImages:\n")).unwrap();
+        let is_list = |line: &&str| !line.starts_with("Options");
+        let names = rest.lines().take_while(is_list).filter(|line| line.starts_with("  ") && !line.starts_with("   "));
         names.map(|line| line.split_whitespace().next().unwrap().to_owned()).collect::<Vec<_>>()
     };
     let (groups, mut found): (Vec<_>, Vec<_>) =

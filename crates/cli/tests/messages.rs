@@ -177,13 +177,13 @@ fn an_unknown_option_is_not_taken_for_a_path() {
         let (code, message) = fails(line, image);
         assert!(code == 2 && !message.contains("as a value"), "{line}: {message}");
     }
-    assert!(fails("mkfs -K IMAGE", image).1.contains("tip: leave it out"));
+    assert!(fails("mkfs -K IMAGE", image).1.contains("; leave it out"));
     assert!(fails("mkfs -p x IMAGE", image).1.contains("--from FOLDER"));
     assert!(!fails("cp -K IMAGE /x", image).1.contains("tip"));
     // A wrong letter is still corrected.
-    assert!(fails("mkfs --labels IMAGE", image).1.contains("unexpected argument '--labels'"));
-    assert!(fails("ls --recursiv IMAGE", image).1.contains("similar argument exists: '--recursive'"));
-    assert!(!fails("rm -R IMAGE /x", image).1.contains("unexpected"));
+    assert!(fails("mkfs --labels IMAGE", image).1.contains("there is no option --labels"));
+    assert!(fails("ls --recursiv IMAGE", image).1.contains("did you mean --recursive?"));
+    assert!(!fails("rm -R IMAGE /x", image).1.contains("no option"));
 }
 
 /// The formatter must not fill the tables of exit codes and options.
@@ -223,15 +223,25 @@ fn progress_of_what_was_measured_has_a_percentage() {
     if Command::new("script").arg("--version").output().is_err() {
         return skip("this machine has no script(1)");
     }
-    let drawn = |size: &str| {
+    let drawn_after = |after: &str, size: &str| {
         let own = env!("CARGO_BIN_EXE_xfskit");
         let line = format!("stty cols 120; {own} mkfs -f -q {size} --from {} {}", folder.display(), image.display());
-        let output = Command::new("script").args(["-qec", &line, "/dev/null"]).env("TERM", "xterm").output().unwrap();
+        let output = Command::new("script")
+            .args(["-qec", &line, "/dev/null"])
+            .env("TERM", "xterm")
+            .env("XFSKIT_PROGRESS_AFTER", after)
+            .output()
+            .unwrap();
         assert!(output.status.success());
         String::from_utf8(output.stdout).unwrap()
     };
+    assert_eq!(drawn_after("60000", ""), "", "short work shows nothing");
+    // Into a file that exists a tree is not measured.
+    fs::remove_file(&image).unwrap();
+    let drawn = |size: &str| drawn_after("0", size);
     let known = drawn("");
-    assert!(known.contains("%, ") && known.contains(" of 3000 files"), "{known:?}");
+    let parts = ["%, ", " of 3000 files", " files/s", "B/s", " left"];
+    assert!(parts.iter().all(|part| known.contains(part)), "{known:?}");
     // Without measuring, the number of files is not known.
     let unknown = drawn("--size 400M");
     assert!(unknown.contains(" files, ") && !unknown.contains('%'), "{unknown:?}");
@@ -319,4 +329,145 @@ fn an_unmount_waits_for_those_who_use_the_mount() {
     at.line("--wait 20 umount DIR");
     user.join().unwrap();
     assert_eq!(ok("ls IMAGE", &at.image), "file\n");
+}
+
+/// What people type that is no command leads somewhere, and a missing operand is named with what it is.
+#[test]
+fn a_mistake_leads_somewhere() {
+    let scratch = xfskit_testkit::scratch();
+    let image = common::image(&scratch);
+    for (line, says) in [
+        ("repair IMAGE", "xfs_repair"),
+        ("fsck IMAGE", "'xfskit check IMAGE'"),
+        ("resize IMAGE", "admin grow"),
+        ("dump IMAGE", "export"),
+        ("quota IMAGE", "quotas are not kept"),
+        ("unmount IMAGE", "umount"),
+        ("getfattr IMAGE", "xattr"),
+        ("exprot IMAGE", "did you mean 'export'?"),
+        ("admin resize IMAGE", "admin grow"),
+        ("IMAGE ls", "the command comes before the image"),
+        ("cat IMAGE", "cat: PATHS (Paths within the image, or inode:NUMBER) is missing"),
+        ("cat", "IMAGE (Image file or block device"),
+        ("xattr get IMAGE /a", "xattr get: NAME ("),
+        ("cp IMAGE", "DST"),
+        ("chmod IMAGE", "MODE ("),
+        ("ls -K IMAGE", "there is no option -K"),
+        ("readlink IMAGE /a /b", "there is no use for /b"),
+    ] {
+        let (code, message) = fails(line, &image);
+        assert!(code == 2 && message.starts_with("xfskit: ") && message.contains(says), "{line}: {code} {message}");
+        assert!(!message.contains("required argument") && !message.contains("subcommand"), "{line}: {message}");
+        let (code, object) = fails(&format!("--json {line}"), &image);
+        let object: serde_json::Value = serde_json::from_str(&object).unwrap_or_else(|_| panic!("{line}: {object}"));
+        assert!(
+            code == 2 && object["code"] == 2 && object["error"].as_str().unwrap().contains(says),
+            "{line}: {object}"
+        );
+    }
+    assert_eq!(fails("check", &image).0, 16);
+}
+
+/// With --json, what goes wrong is a line with an object each.
+#[test]
+fn errors_are_json_where_it_is_asked_for() {
+    let scratch = xfskit_testkit::scratch();
+    let image = common::image(&scratch);
+    ok("mkdir IMAGE /dir", &image);
+    for (line, codes) in [
+        ("ls IMAGE /none", vec![1]),
+        ("rm IMAGE /none /nowhere", vec![1, 1]),
+        ("ls IMAGE#3", vec![2]),
+        ("ls /nowhere.img", vec![6]),
+        ("check /nowhere.img", vec![8]),
+        ("mkdir IMAGE:/dir", vec![1]),
+    ] {
+        let line = line.replace("IMAGE", image.to_str().unwrap());
+        let (code, text) = fails(&format!("--json {line}"), &image);
+        let objects: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect();
+        let found: Vec<_> = objects.iter().map(|object| object["code"].as_u64().unwrap()).collect();
+        assert_eq!(found, codes, "{line}: {text}");
+        assert!(codes.contains(&(code as u64)) && objects.iter().all(|object| object["error"].is_string()), "{text}");
+    }
+}
+
+/// Both ways to write a path within an image, for every command that takes one.
+#[test]
+fn a_path_is_written_either_way() {
+    let scratch = xfskit_testkit::scratch();
+    let image = common::image(&scratch);
+    let name = image.to_str().unwrap();
+    let run = |line: &str| ok(&line.replace("IMG", name), &image);
+    run("mkdir -p IMG:/a/b IMG:/c");
+    run("touch IMG:/a/f");
+    run("ln IMG:/a/f IMG:/a/g");
+    run("ln -s target IMG:/a/s");
+    run("mv IMG:/a/g IMG:/c/h");
+    run("chmod 600 IMG:/a/f");
+    run("chown 12:34 IMG:/a/f");
+    run("xattr set IMG:/a/f user.x value");
+    run("clone IMG:/a/f IMG:/a/k");
+    run("mknod IMG:/a/n c 1 3");
+    assert!(common::with_input(&format!("write {name}:/a/w"), &image, b"text").status.success());
+    for (line, text) in [
+        ("cat IMG:/a/w", "text"),
+        ("ls IMG:/a", "b\nf\nk\nn\ns\nw\n"),
+        ("ls IMG:", "a\nc\n"),
+        ("find IMG:/a -name f", "/a/f\n"),
+        ("xattr get IMG:/a/f user.x", "value"),
+        ("readlink IMG:/a/s", "target\n"),
+        ("parents IMG:/a/f", "/a/f\n/c/h\n"),
+    ] {
+        assert_eq!(run(line), text, "{line}");
+        assert_eq!(run(&line.replacen(':', " ", 1).replace("IMG ", "IMG /").replace("//", "/")), text, "{line}");
+    }
+    for line in ["stat IMG:/a/f", "tree IMG:/a", "du IMG:/a", "xattr dump IMG:/a/f", "df IMG:/", "info IMG:"] {
+        assert!(!run(line).is_empty(), "{line}");
+    }
+    run("rm -r IMG:/a IMG:/c");
+    assert_eq!(run("ls IMG"), "");
+}
+
+/// A shell's completion knows the image on the line.
+#[test]
+fn paths_in_the_image_are_completed() {
+    let scratch = xfskit_testkit::scratch();
+    let image = common::image(&scratch);
+    ok("mkdir -p IMAGE /etc/ssh /etc/ssl /var", &image);
+    let complete = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xfskit"));
+        command.env("COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", (words.len() - 1).to_string());
+        command.env("_CLAP_COMPLETE_COMP_TYPE", "9").env("_CLAP_COMPLETE_SPACE", "true").env("_CLAP_IFS", "\n");
+        let output = command.arg("--").args(words).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let name = image.to_str().unwrap();
+    assert_eq!(complete(&["xfskit", "ls", name, "/etc/ss"]), ["/etc/ssh/", "/etc/ssl/"]);
+    assert_eq!(complete(&["xfskit", "xattr", "dump", name, "/v"]), ["/var/"]);
+    assert!(complete(&["xfskit", "mount", "-o", "noreco"]).contains(&"norecovery".to_owned()));
+    assert!(complete(&["xfskit", "mkfs", "-m", "reflink"]).contains(&"reflink=0".to_owned()));
+    assert!(complete(&["xfskit", "mkfs", "--for", "debian-1"]).contains(&"debian-12".to_owned()));
+    let hidden = complete(&["xfskit", "mount", "--ser"]);
+    assert!(hidden.iter().all(|word| word == "--service"), "{hidden:?}");
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(ok(&format!("completions {shell}"), &image).contains("COMPLETE"));
+    }
+}
+
+/// Help shows the options of a command before those of all, and the commands by what they are for.
+#[test]
+fn help_is_in_groups() {
+    let image = Path::new("/nowhere");
+    let help = ok("ls --help", image);
+    let own = help.find("--recursive").unwrap();
+    assert!(own < help.find("Options of every command").unwrap() && own < help.find("--json").unwrap(), "{help}");
+    let help = ok("--help", image);
+    for title in ["Images:", "Mounts:", "Look at files:", "Change files:", "Options of every command:"] {
+        assert!(help.contains(title), "{help}");
+    }
+    let scratch = xfskit_testkit::scratch();
+    ok("man IMAGE", scratch.path());
+    let page = fs::read_to_string(scratch.file("xfskit-mount.1")).unwrap();
+    assert!(page.contains("[\\fB\\-o\\fR \\fIOPTS\\fR]") && !page.contains("server\\-process"), "{page}");
 }

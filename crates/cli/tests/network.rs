@@ -236,3 +236,46 @@ fn a_server_that_is_killed_leaves_what_was_acknowledged() {
     assert!(lost > 0, "no server was killed in the middle");
     repair_finds_nothing(&image);
 }
+
+/// The requests of one kind that a server had at once, by the lines of nbdkit's filter `log`.
+fn most_at_once(log: &str, kind: &str) -> usize {
+    let (mut now, mut most) = (0_usize, 0);
+    for line in log.lines() {
+        let mut words = line.split_whitespace().filter(|word| word.starts_with(kind) || word.starts_with("..."));
+        match words.next() {
+            Some(word) if word == kind => now += 1,
+            Some(word) if word == format!("...{kind}") => now = now.saturating_sub(1),
+            _ => {}
+        }
+        most = most.max(now);
+    }
+    most
+}
+
+/// Files are written to a server with several requests at a time, also while an image is made.
+#[test]
+fn an_image_is_filled_with_several_requests_at_a_time() {
+    if !has("nbdkit") {
+        return;
+    }
+    let scratch = scratch();
+    let source = scratch.file("source");
+    for n in 0..10 {
+        fs::create_dir_all(source.join(n.to_string())).unwrap();
+        for m in 0..20 {
+            fs::write(source.join(format!("{n}/{m}")), vec![(n * 20 + m) as u8; 40_000]).unwrap();
+        }
+    }
+    let image = scratch.file("image");
+    let file = fs::File::create(&image).unwrap();
+    file.set_len(600 << 20).unwrap();
+    let log = scratch.file("log");
+    let logged = format!("logfile={}", log.display());
+    let server =
+        Server::nbdkit(&scratch, &image, "--filter=log", &["--filter=delay", &logged, "wdelay=5ms", "rdelay=5ms"]);
+    ok(&format!("mkfs -q -f --others-kept-out --from {} IMAGE", source.display()), &server.address);
+    drop(server);
+    let most = most_at_once(&fs::read_to_string(&log).unwrap(), "Write");
+    assert!(most >= 8, "at most {most} writes at once");
+    repair_finds_nothing(&image);
+}

@@ -255,3 +255,118 @@ fn a_version_that_the_copies_contradict_is_damage() {
     assert!(superblocks.len() > 1);
     assert_eq!(fails("ls IMAGE", &image).0, 7);
 }
+
+/// The first byte of a directory block in the image, as xfs_db says.
+fn place(reference: &Reference, image: &Path, dir: &str, block: u64) -> u64 {
+    let stat: serde_json::Value = serde_json::from_str(&ok(&format!("stat IMAGE {dir} --json"), image)).unwrap();
+    let commands = [format!("inode {}", stat["inode"]), format!("dblock {block}"), "daddr".into()];
+    let shown = reference.db(image, &commands.iter().map(String::as_str).collect::<Vec<_>>());
+    512 * shown.trim().rsplit(' ').next().unwrap().parse::<u64>().unwrap()
+}
+
+fn strike(image: &Path, at: u64) {
+    let file = File::options().write(true).open(image).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0x55; 16], at + 1000).unwrap();
+}
+
+/// An image with a directory of 401 files in several blocks, and the names that its second block has.
+fn large_dir(reference: &Reference, scratch: &Scratch) -> (PathBuf, Vec<String>) {
+    let image = scratch.file("a.img");
+    ok("mkfs IMAGE -q --small --size 64M", &image);
+    ok("mkdir IMAGE /dir", &image);
+    let names: Vec<String> = (0..401).map(|n| format!("a-name-that-takes-some-space-{n:03}")).collect();
+    for some in names.chunks(100) {
+        let paths: Vec<String> = some.iter().map(|name| format!("/dir/{name}")).collect();
+        ok(&format!("touch IMAGE {}", paths.join(" ")), &image);
+    }
+    let at = place(reference, &image, "/dir", 1) as usize;
+    let block = fs::read(&image).unwrap()[at..at + 4096].to_vec();
+    let has = |name: &&String| block.windows(name.len()).any(|part| part == name.as_bytes());
+    let lost = names.iter().filter(has).cloned().collect();
+    (image, lost)
+}
+
+/// A block of a directory that is damaged loses its own names, each command says so once, and all others are there.
+#[test]
+fn a_damaged_block_of_a_directory_loses_its_own_names() {
+    let Some(reference) = reference() else { return };
+    let scratch = scratch();
+    let (image, lost) = large_dir(&reference, &scratch);
+    assert!(lost.len() > 20 && lost.len() < 200);
+    let left = 401 - lost.len();
+    strike(&image, place(&reference, &image, "/dir", 1));
+    let (out, tar) = (scratch.file("out"), scratch.file("a.tar"));
+    let copy = format!("cp -r {}:/dir {}", image.display(), out.display());
+    let export = format!("export IMAGE /dir -o {}", tar.display());
+    for line in ["ls IMAGE /dir", "ls -lR IMAGE /dir", "find IMAGE /dir", "tree IMAGE /dir", "du IMAGE", &copy, &export]
+    {
+        let output = common::xfskit(common::words(line, &image));
+        let (shown, errors) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        assert_eq!(output.status.code(), Some(3), "{line}: {errors}");
+        let names = format!("a block of the directory is lost, and {} names with it", lost.len());
+        let told = errors.lines().filter(|line| line.contains(&names)).count();
+        assert!(told == 1 && errors.contains("checksum"), "{line}: {errors}");
+        let counted = format!("{} names were lost", lost.len());
+        assert!(errors.contains(&counted) || !(line == copy || line == export), "{line}: {errors}");
+        let listed = shown.lines().filter(|line| line.contains("a-name-that")).count();
+        assert!(listed == left || line == "du IMAGE" || line == copy || line == export, "{line}: {listed}");
+        assert!(!lost.iter().any(|name| shown.contains(name)), "{line}");
+    }
+    assert_eq!(fs::read_dir(&out).unwrap().count(), left);
+    let listed = Command::new("tar").arg("-tf").arg(&tar).output().unwrap().stdout;
+    assert_eq!(String::from_utf8(listed).unwrap().lines().filter(|line| line.contains("a-name-that")).count(), left);
+    // A change of what is damaged is refused, and nothing is removed in part.
+    assert_ne!(fails("rm -r IMAGE /dir", &image).0, 0);
+    let listed = common::xfskit(common::words("ls IMAGE /dir", &image)).stdout;
+    assert_eq!(String::from_utf8(listed).unwrap().lines().count(), left);
+}
+
+/// The index is for finding names: without it they are listed, and found by those who only read.
+#[test]
+fn a_damaged_index_of_a_directory_loses_no_name() {
+    let Some(reference) = reference() else { return };
+    let scratch = scratch();
+    let (image, _) = large_dir(&reference, &scratch);
+    strike(&image, place(&reference, &image, "/dir", 8_388_608));
+    assert_eq!(ok("ls IMAGE /dir", &image).lines().count(), 401);
+    assert_eq!(ok("find IMAGE /dir", &image).lines().count(), 402);
+    assert!(ok("stat IMAGE /dir/a-name-that-takes-some-space-333", &image).contains("file"));
+    let (code, message) = fails("stat IMAGE /dir/none", &image);
+    assert!(code == 1 && message.contains("no such file"), "{code} {message}");
+    assert_eq!(fails("touch IMAGE /dir/new", &image).0, 3);
+    // A name that may have been in a block that is lost too is not known to be missing.
+    strike(&image, place(&reference, &image, "/dir", 1));
+    assert_eq!(fails("stat IMAGE /dir/none", &image).0, 3);
+}
+
+/// What one place of damage explains is one to a person, and single for programs.
+#[test]
+fn check_names_paths_and_what_one_place_explains() {
+    let Some(reference) = reference() else { return };
+    let scratch = scratch();
+    let (image, _) = large_dir(&reference, &scratch);
+    let dir = place(&reference, &image, "/dir", 1);
+    let whole = fs::read(&image).unwrap();
+    strike(&image, dir);
+    let (code, shown) = {
+        let output = common::xfskit(common::words("check IMAGE", &image));
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    assert!(code == Some(1) && shown.contains("(/dir) at disk address"), "{shown}");
+    // Inodes of most of the files are gone.
+    fs::write(&image, &whole).unwrap();
+    let stat: serde_json::Value =
+        serde_json::from_str(&ok("stat IMAGE /dir/a-name-that-takes-some-space-200 --json", &image)).unwrap();
+    let shown = reference.db(&image, &[&format!("inode {}", stat["inode"]), "daddr"]);
+    let at = 512 * shown.trim().rsplit(' ').next().unwrap().parse::<u64>().unwrap();
+    let file = File::options().write(true).open(&image).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0; 64 << 10], at & !0xffff).unwrap();
+    let output = common::xfskit(common::words("check IMAGE", &image));
+    let shown = String::from_utf8(output.stdout).unwrap();
+    let json = common::xfskit(common::words("--json check IMAGE", &image)).stdout;
+    let found: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    let faults = found["faults"].as_array().unwrap();
+    assert!(faults.len() >= 60, "{shown}");
+    assert!(shown.lines().count() < faults.len() / 2 && shown.contains("more of that kind"), "{shown}");
+    assert!(faults.iter().any(|fault| fault["path"].as_str().is_some_and(|path| path.starts_with("/dir/"))), "{shown}");
+}

@@ -12,6 +12,7 @@
 mod at_once;
 mod file;
 mod holders;
+mod holes;
 mod locks;
 mod loop_device;
 mod memory;
@@ -21,6 +22,7 @@ mod sysfs;
 pub use at_once::{at_once, in_order};
 pub use file::{Access, FileDevice, InUse, Names, OpenError};
 pub use holders::{Holder, share_storage, unescape};
+pub use holes::{DataPieces, data_pieces};
 pub use memory::MemoryDevice;
 pub use overlay::OverlayDevice;
 

@@ -114,6 +114,21 @@ impl BlockDevice for OverlayDevice {
     fn flush(&self) -> io::Result<()> {
         Ok(())
     }
+
+    fn may_hold_data(&self, offset: u64, length: u64) -> bool {
+        let first = offset / PAGE_BYTES as u64;
+        let end = offset.saturating_add(length).div_ceil(PAGE_BYTES as u64);
+        let pages = self.pages.read();
+        let changed = match end - first > pages.len() as u64 {
+            true => pages.keys().any(|index| (first..end).contains(index)),
+            false => (first..end).any(|index| pages.contains_key(&index)),
+        };
+        changed || self.below.may_hold_data(offset, length)
+    }
+
+    fn identity(&self) -> usize {
+        self.below.identity()
+    }
 }
 
 #[cfg(test)]
@@ -133,7 +148,28 @@ mod tests {
         assert!(bytes[4000..9000].iter().all(|&byte| byte == 7));
         assert_eq!(below.to_bytes(), before);
         assert_eq!(overlay.used_bytes(), 3 * PAGE_BYTES);
+        assert_eq!(overlay.identity(), below.identity());
         assert!(overlay.write(9999, &[1; 2]).is_err() && overlay.read(9999, &mut [0; 2]).is_err());
+    }
+
+    #[test]
+    fn what_was_written_is_no_hole_any_more() {
+        let holes = sparse(1 << 20);
+        let overlay = OverlayDevice::new(holes, 1 << 20);
+        assert!(!overlay.may_hold_data(0, 1 << 20));
+        overlay.write(9000, &[1]).unwrap();
+        for (offset, length, expected) in
+            [(0, 1 << 20, true), (9000, 1, true), (8192, 1, true), (0, 8192, false), (12_288, 1 << 19, false)]
+        {
+            assert_eq!(overlay.may_hold_data(offset, length), expected, "{offset} {length}");
+        }
+    }
+
+    /// A file that is one hole.
+    fn sparse(size_bytes: u64) -> Arc<dyn BlockDevice> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(size_bytes).unwrap();
+        Arc::new(crate::FileDevice::open(file.path(), crate::Access::Read).unwrap())
     }
 
     #[test]

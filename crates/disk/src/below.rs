@@ -83,7 +83,7 @@ impl Header {
         match Signature::of(&first[..length]) {
             Signature::Qcow2 => qcow2::below(Path::new(OPEN_FILES), Arc::new(self.named)).unwrap_or_default(),
             Signature::Vmdk => Below { format: String::new(), names: vmdk::extents(self.named, &self.file) },
-            Signature::Other => Below::default(),
+            Signature::Metadump | Signature::Other => Below::default(),
         }
     }
 }

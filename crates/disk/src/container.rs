@@ -4,11 +4,13 @@
 //! raw, block device   the device itself
 //! qcow2               read and written, see `qcow2`
 //! vmdk                a descriptor with flat extents: read; other kinds are refused
+//! metadump            the metadata of an XFS filesystem: read
 //! vdi, vhdx, vhd, qed, parallels, qcow (1), sparse vmdk   refused, with the command that makes a block device of it
 //! ```
 
 use crate::bytes::head;
 use crate::error::{DiskError, attach};
+use crate::metadump::{self, MetadumpDevice};
 use crate::qcow2::{MAGIC, Qcow2Device};
 use crate::unread::Unread;
 use crate::vmdk::{self, VmdkDevice};
@@ -27,6 +29,10 @@ pub enum Format {
     Qcow2,
     /// VMware's format: a descriptor with flat extents.
     Vmdk,
+    /// What xfs_metadump writes: the metadata of a filesystem.
+    Metadump,
+    /// A format that another program reads, by QEMU's name for it.
+    Served(&'static str),
 }
 
 impl fmt::Display for Format {
@@ -35,6 +41,8 @@ impl fmt::Display for Format {
             Self::Raw => "raw",
             Self::Qcow2 => "qcow2",
             Self::Vmdk => "vmdk",
+            Self::Metadump => "metadump (no contents of files)",
+            Self::Served(format) => return write!(f, "{format} (read by qemu-nbd)"),
         })
     }
 }
@@ -69,7 +77,7 @@ const REFUSED: [(i64, &[u8], &str, &str); 10] = [
 ];
 
 /// A format of [`REFUSED`] whose signature is there: its name, and QEMU's.
-fn refused_format(first: &[u8], last: &[u8]) -> Option<(&'static str, &'static str)> {
+pub(crate) fn refused_format(first: &[u8], last: &[u8]) -> Option<(&'static str, &'static str)> {
     let found = |(at, magic, _, _): &&(i64, &[u8], &'static str, &'static str)| match usize::try_from(*at) {
         Ok(at) => first.get(at..at + magic.len()) == Some(*magic),
         Err(_) => last.starts_with(magic),
@@ -78,7 +86,7 @@ fn refused_format(first: &[u8], last: &[u8]) -> Option<(&'static str, &'static s
 }
 
 /// The first and the last sector of a device, as far as they are there and can be read.
-fn ends(device: &dyn BlockDevice) -> (Vec<u8>, Vec<u8>) {
+pub(crate) fn ends(device: &dyn BlockDevice) -> (Vec<u8>, Vec<u8>) {
     // An unreadable sector says nothing of the format: who reads the contents reports it.
     let first = head(device, 0, SIGNATURE_BYTES).unwrap_or_default();
     let last = device.size_bytes().checked_sub(512).and_then(|offset| head(device, offset, 512).ok());
@@ -96,6 +104,7 @@ pub(crate) const SIGNATURE_BYTES: usize = 512;
 pub(crate) enum Signature {
     Qcow2,
     Vmdk,
+    Metadump,
     Other,
 }
 
@@ -105,6 +114,7 @@ impl Signature {
         match first {
             _ if first.starts_with(MAGIC) => Self::Qcow2,
             _ if first.starts_with(vmdk::SIGNATURE) => Self::Vmdk,
+            _ if metadump::SIGNATURES.iter().any(|signature| first.starts_with(signature)) => Self::Metadump,
             _ => Self::Other,
         }
     }
@@ -169,6 +179,10 @@ impl Container {
                 let device = VmdkDevice::open(path, file, named, access, opener)?;
                 let below = device.extents().map(Path::to_path_buf).collect();
                 return of(Format::Vmdk, below, Arc::new(device), Vec::new());
+            }
+            Signature::Metadump => {
+                let device = Arc::new(MetadumpDevice::open(path, file, access)?);
+                return of(Format::Metadump, Vec::new(), device, Vec::new());
             }
             Signature::Other => {}
         }

@@ -47,8 +47,9 @@ const EXT_LABEL: Option<(usize, usize)> = Some((1024 + 120, 16));
 const BTRFS: usize = 0x10000;
 
 /// The formats, in the order in which they are looked for.
-const FORMATS: [Format; 21] = [
+const FORMATS: [Format; 22] = [
     Format { name: XFS, offset: 0, magic: b"XFSB", label: Some((108, 12)), uuid: Some(32) },
+    plain("xfs_external_log", 0, b"\xfe\xed\xba\xbe"),
     plain("crypto_LUKS", 0, b"LUKS\xba\xbe"),
     plain(LVM_MEMBER, 24, b"LVM2 001"),
     plain(LVM_MEMBER, 512 + 24, b"LVM2 001"),

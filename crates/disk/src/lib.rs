@@ -3,7 +3,7 @@
 //! ```text
 //! operand     disk.qcow2#3                              `operand`
 //! file        open, locked, and not read yet            `unread`, `below`
-//! container   raw, block device, qcow2, vmdk            `container`, `qcow2`, `vmdk`
+//! container   raw, block device, qcow2, vmdk, metadump  `container`, `qcow2`, `vmdk`, `metadump`
 //! table       GPT, MBR with logical partitions          `table`, `gpt`, `mbr`
 //! LVM2        linear and striped volumes                `lvm`, `lvm_text`
 //! window      a BlockDevice onto extents of others      `window`
@@ -35,11 +35,14 @@ mod contents;
 mod damage;
 mod disks;
 mod error;
+mod foreign;
 mod gpt;
 mod grow;
 mod lvm;
 mod lvm_text;
+mod mapping;
 mod mbr;
+mod metadump;
 mod operand;
 mod qcow2;
 mod room;
@@ -54,6 +57,7 @@ pub use container::{Container, Format, Opener};
 pub use contents::{Contents, LVM_MEMBER, XFS, contents};
 pub use disks::{Chosen, Disk, Disks, Found, FoundGroup, Unnamed, VolumeKind};
 pub use error::{DiskError, PartFault};
+pub use foreign::Foreign;
 pub use lvm::{Group, PhysicalVolume, Volume, groups, physical_volume};
 pub use operand::{Operand, Part};
 pub use qcow2::qcow2_on;

@@ -26,6 +26,7 @@ use crate::below::{Below, beside};
 use crate::bytes::u64_at;
 use crate::container::{Opener, Signature};
 use crate::error::{DiskError, attach};
+use crate::mapping::may_hold_data;
 use crate::room::Room;
 use imago::file::File as ImagoFile;
 use imago::qcow2::Qcow2;
@@ -51,10 +52,11 @@ const BITMAPS: u64 = 1;
 const MOST_L1_BYTES: u64 = 32 << 20;
 const MOST_REFCOUNT_TABLE_BYTES: u64 = 8 << 20;
 const CLUSTER_BITS: std::ops::RangeInclusive<u32> = 9..=21;
+/// The longest name of a backing file, and how much is searched for its format.
+const MOST_BACKING_NAME_BYTES: usize = 1023;
+const MOST_EXTENSIONS_BYTES: usize = 4096;
 /// How many files a chain may have.
 pub(crate) const MOST_LAYERS: usize = 32;
-/// The longest range that is looked at to find data in it.
-const MOST_LOOKUPS: usize = 1024;
 
 /// What imago reads and writes: a file, or in tests a simulated one.
 pub(crate) type Lower = Arc<dyn DynStorage>;
@@ -149,7 +151,9 @@ fn verify_header(path: &Path, header: &Header, access: Access) -> Result<(), Dis
     }
     if header.incompatible & DIRTY != 0 {
         let what = "a qcow2 image that was not closed cleanly, so that its reference counts may be wrong";
-        return refused(what.into(), format!("put them right with: qemu-img check -r all {shown}"));
+        let reading = "it is read where qemu-nbd is installed";
+        let writing = format!("to write, put them right with: qemu-img check -r all {shown} (that changes the image)");
+        return refused(what.into(), format!("{reading}; {writing}"));
     }
     if header.incompatible & EXTERNAL_DATA != 0 {
         return other_way("with an external data file");
@@ -386,13 +390,71 @@ fn open_layer(
 
 /// What a header names, read through any handle. `path` stands in errors.
 pub(crate) fn below(path: &Path, lower: Lower) -> Result<Below, DiskError> {
-    verify_lower(path, &lower, Access::Read)?;
+    if verify_lower(path, &lower, Access::Read).is_err() {
+        return Ok(below_of_foreign(&lower));
+    }
     let image = Qcow2::<Lower>::open_image(lower, false).map_err(|source| DiskError::io(path, source))?;
     let format = image.implicit_backing_format().cloned().unwrap_or_default();
     Ok(Below {
         format,
         names: image.implicit_backing_file().filter(|name| !name.is_empty()).cloned().into_iter().collect(),
     })
+}
+
+/// What a header names of an image that imago does not read, and that QEMU does. The names are looked at by who opens
+/// them.
+pub(crate) fn below_of_foreign(lower: &Lower) -> Below {
+    let mut bytes = [0; HEADER_BYTES];
+    let read = |bytes: &mut [u8], offset| lower.read(bytes, offset).is_ok();
+    if !read(&mut bytes, 0) || !is_foreign(&bytes, Access::Read) {
+        return Below::default();
+    }
+    let word = |bytes: &[u8], at| u64_at(bytes, at).swap_bytes();
+    let (at, length) = (word(&bytes, 8), (word(&bytes, 16) >> 32) as usize);
+    if at == 0 || !(1..=MOST_BACKING_NAME_BYTES).contains(&length) {
+        return Below::default();
+    }
+    let mut name = vec![0; length];
+    let mut extensions = vec![0; MOST_EXTENSIONS_BYTES];
+    let start = (word(&bytes, 100) >> 32).max(HEADER_BYTES as u64);
+    if !read(&mut name, at) || !read(&mut extensions, start) {
+        return Below::default();
+    }
+    let Ok(name) = String::from_utf8(name) else { return Below::default() };
+    Below { format: format_of_backing(&extensions).unwrap_or_default(), names: vec![name] }
+}
+
+/// The format of the backing file, among the extensions of a header.
+fn format_of_backing(mut extensions: &[u8]) -> Option<String> {
+    const FORMAT: u32 = 0xe279_2aca;
+    loop {
+        let (head, rest) = extensions.split_first_chunk::<8>()?;
+        let kind = u32::from_be_bytes(*head.first_chunk()?);
+        let length = u32::from_be_bytes(*head.last_chunk()?) as usize;
+        let contents = rest.get(..length)?;
+        match kind {
+            FORMAT => return String::from_utf8(contents.to_vec()).ok(),
+            0 => return None,
+            _ => extensions = rest.get(length.next_multiple_of(8)..)?,
+        }
+    }
+}
+
+/// Whether a header names a backing file.
+pub(crate) fn names_another(bytes: &[u8]) -> bool {
+    u64_at(bytes, 8) != 0 && u64_at(bytes, 16) as u32 != 0
+}
+
+/// Whether a header is one of an image that QEMU reads and imago does not: compressed with zstd, with subclusters, or,
+/// to be read only, not closed cleanly.
+pub(crate) fn is_foreign(bytes: &[u8], access: Access) -> bool {
+    let header = decode_header(bytes);
+    let reads = COMPRESSION_TYPE | SUBCLUSTERS | if access == Access::Write { 0 } else { DIRTY };
+    bytes.starts_with(MAGIC)
+        && header.version == 3
+        && header.encryption == 0
+        && header.incompatible != 0
+        && header.incompatible & !reads == 0
 }
 
 /// Whether a backing file is itself such an image, of which the header of the one above says `format`.
@@ -475,22 +537,9 @@ impl BlockDevice for Qcow2Device {
         Err(io::Error::new(io::ErrorKind::Unsupported, "clusters of a qcow2 image are allocated when they are written"))
     }
 
-    fn may_hold_data(&self, mut offset: u64, length: u64) -> bool {
+    fn may_hold_data(&self, offset: u64, length: u64) -> bool {
         let end = offset.saturating_add(length).min(self.size_bytes);
-        for _ in 0..MOST_LOOKUPS {
-            if offset >= end {
-                return false;
-            }
-            let hole = self.with(|image| match image.get_mapping(offset, end - offset)? {
-                (Mapping::Zero { .. } | Mapping::Eof { .. }, length) => Ok(Some(length)),
-                _ => Ok(None),
-            });
-            match hole {
-                Ok(Some(length)) if length > 0 => offset += length,
-                _ => return true,
-            }
-        }
-        true
+        self.with(|image| Ok(may_hold_data(image, offset, end))).unwrap_or(true)
     }
 
     fn is_read_only(&self) -> bool {

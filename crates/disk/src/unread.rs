@@ -11,6 +11,7 @@
 use crate::below::{Below, MOST_NAMES, beside, is_elsewhere, reopened};
 use crate::container::{Container, Opener, Signature};
 use crate::error::DiskError;
+use crate::foreign::{self, Foreign};
 use crate::qcow2::{MOST_LAYERS, backing_path, is_layer};
 use crate::vmdk;
 use imago::file::File as ImagoFile;
@@ -60,6 +61,12 @@ impl Unread {
         self.signature != Signature::Other
     }
 
+    /// The disk as one that only another program can read, if it is such a one. For one with files below it says so
+    /// once [`Self::open_below`] has opened them.
+    pub fn foreign(&self) -> Option<Foreign> {
+        foreign::foreign(self.signature, &self.file, self.below.as_deref()?, self.access)
+    }
+
     /// The open file.
     pub fn file(&self) -> &FileDevice {
         &self.file
@@ -83,7 +90,7 @@ impl Unread {
     /// Those of `reader`; [`DiskError`] for a file that cannot be opened, or that others may change.
     pub fn open_below<E: From<DiskError>>(&mut self, reader: Reader<'_, E>) -> Result<(), E> {
         let below = match self.signature {
-            Signature::Other => Vec::new(),
+            Signature::Metadump | Signature::Other => Vec::new(),
             Signature::Qcow2 => self.open_chain(reader)?,
             Signature::Vmdk => self.open_extents(reader)?,
         };

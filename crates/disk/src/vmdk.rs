@@ -9,6 +9,7 @@
 use crate::below::{MOST_NAMES, as_written, beside};
 use crate::container::Opener;
 use crate::error::{DiskError, attach};
+use crate::mapping::may_hold_data;
 use imago::file::File as ImagoFile;
 use imago::format::builder::FormatDriverBuilder;
 use imago::format::gate::ImplicitOpenGate;
@@ -146,6 +147,10 @@ impl BlockDevice for VmdkDevice {
 
     fn flush(&self) -> io::Result<()> {
         Ok(())
+    }
+
+    fn may_hold_data(&self, offset: u64, length: u64) -> bool {
+        may_hold_data(&self.image, offset, offset.saturating_add(length).min(self.size_bytes()))
     }
 
     fn is_read_only(&self) -> bool {

@@ -276,6 +276,13 @@ mod tests {
     }
 
     #[test]
+    fn a_window_on_a_whole_device_is_another_device_that_passes_everything_on() {
+        let below = Arc::new(xfskit_testkit::NotedDevice::default());
+        let window = Window::new(vec![Segment::linear(below.clone(), 0, below.size_bytes())]).unwrap();
+        assert_eq!(below.kept_by(&window), ["identity"]);
+    }
+
+    #[test]
     fn every_range_is_written_and_read_where_it_lies() {
         for start in 0..200usize {
             for end in start..=200 {

@@ -133,6 +133,7 @@ structures! {
     RawExtHeader (8) { size: u32, kind: u32 }
     RawInvalInodeOut (24) { ino: u64, off: i64, len: i64 }
     RawInvalEntryOut (16) { parent: u64, namelen: u32, flags: u32 }
+    RawPruneOut (16) { count: u32, padding: u32, spare: u64 }
 }
 
 /// Notices that the server sends.
@@ -141,6 +142,8 @@ pub mod notice {
     pub const INVAL_INODE: i32 = 2;
     /// The kernel drops a name.
     pub const INVAL_ENTRY: i32 = 3;
+    /// The kernel forgets inodes that no program uses.
+    pub const PRUNE: i32 = 9;
 }
 
 /// Bits of `RawSetAttrIn::valid`.

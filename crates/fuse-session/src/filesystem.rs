@@ -96,14 +96,6 @@ pub enum WithOthers {
     Alone(ReplyLater),
 }
 
-/// The answer to a write.
-pub struct Written {
-    /// The number of bytes.
-    pub result: Answer<u32>,
-    /// What else is to be done.
-    pub then: Then,
-}
-
 /// A filesystem. Node 1 is its root. Several threads call it at the same time. What it does not answer is `ENOSYS`,
 /// after which the kernel sends most kinds of requests no more.
 #[allow(unused_variables)]
@@ -118,6 +110,15 @@ pub trait Filesystem: Send + Sync + 'static {
     fn may_wait(&self, request: &Request<'_>) -> bool {
         false
     }
+
+    /// How many files have lost their names, where some of them still take space: it is free when the kernel lets go of
+    /// them. A request that finds no space waits then for the forgets that are on their way, and is answered once more.
+    fn names_lost(&self) -> Option<u64> {
+        None
+    }
+
+    /// The forgets that were on their way are dealt with: makes what they have left free.
+    fn take_space(&self) {}
 
     /// Finds a name. The reply adds one reference to the inode, which ends with [`Self::forget`]; so do those of other
     /// methods that return an entry.
@@ -211,9 +212,14 @@ pub trait Filesystem: Send + Sync + 'static {
         Err(Errno::NOSYS)
     }
 
-    /// Writes.
-    fn write(&self, requester: &Requester, node: u64, write: &Write<'_>) -> Written {
-        Written { result: Err(Errno::NOSYS), then: Then::Nothing }
+    /// Writes; returns the number of bytes.
+    fn write(&self, requester: &Requester, node: u64, write: &Write<'_>) -> Answer<u32> {
+        Err(Errno::NOSYS)
+    }
+
+    /// A write is to be answered with `result`: what else is to be done.
+    fn after_write(&self, node: u64, write: &Write<'_>, result: Answer<u32>) -> Then {
+        Then::Nothing
     }
 
     /// Lists a directory from `offset` on, as far as the listing has room.

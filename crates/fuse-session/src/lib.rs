@@ -8,8 +8,11 @@
 //! init          the first request: what both sides can do
 //! channel       a descriptor of the connection
 //! ring          the same by io_uring, with a queue for each processor
+//! answering     here, or by a thread that may wait
 //! session       threads that read, let answer and reply; waiters: threads for requests that wait
 //! readers       which threads read: the pool, or the follower of a client that is alone (follower, processor)
+//! forgets       which are on their way: the space of removed files comes with them
+//! spare         a thread that a sandbox can name: the follower
 //! notify        what the kernel is to drop from its cache
 //! question      what a program asks the server of a mount by an ioctl
 //! ```
@@ -23,10 +26,12 @@
 //! Source of facts: `include/uapi/linux/fuse.h` and `fs/fuse/` of Linux 6.18.
 
 pub mod abi;
+mod answering;
 mod channel;
 mod counters;
 mod filesystem;
 mod follower;
+mod forgets;
 mod init;
 mod listing;
 mod notify;
@@ -38,14 +43,16 @@ mod reply;
 pub mod request;
 mod ring;
 mod session;
+mod spare;
 mod waiters;
 
 pub use abi::{Features, OpenFlags, WriteFlags};
 pub use counters::Counters;
-pub use filesystem::{Answer, Attr, Entry, Filesystem, Opened, ReplyLater, Then, Version, WithOthers, Work, Written};
+pub use filesystem::{Answer, Attr, Entry, Filesystem, Opened, ReplyLater, Then, Version, WithOthers, Work};
 pub use listing::{Listed, Listing, ListingPlus, Room};
 pub use notify::Notifier;
 pub use question::{QUESTION, QUESTION_BYTES, ask, question_in};
 pub use request::{NewTime, Requester, Time};
 pub use rustix::io::Errno;
 pub use session::{Access, Config, Placement, Session};
+pub use spare::SpareThread;

@@ -1,6 +1,6 @@
 //! Notices: what the kernel is to drop from its cache.
 
-use crate::abi::{RawInvalEntryOut, RawInvalInodeOut, notice};
+use crate::abi::{RawInvalEntryOut, RawInvalInodeOut, RawPruneOut, notice};
 use crate::channel::Channel;
 use std::io;
 use zerocopy::IntoBytes;
@@ -19,6 +19,15 @@ impl Notifier {
     pub fn inval_inode(&self, node: u64, offset: i64, length: i64) -> io::Result<()> {
         let notice_of = RawInvalInodeOut { ino: node, off: offset, len: length };
         self.0.send(0, notice::INVAL_INODE, &[notice_of.as_bytes()])
+    }
+
+    /// Makes the kernel forget inodes, those of them that no program uses.
+    ///
+    /// # Errors
+    /// `InvalidInput` from a kernel that does not know this notice, before Linux 6.18; the system's.
+    pub fn prune(&self, nodes: &[u64]) -> io::Result<()> {
+        let notice_of = RawPruneOut { count: nodes.len() as u32, ..RawPruneOut::default() };
+        self.0.send(0, notice::PRUNE, &[notice_of.as_bytes(), nodes.as_bytes()])
     }
 
     /// Makes the kernel drop a name in a directory. It takes the directory's lock, so a thread that answers a request

@@ -18,7 +18,8 @@ use std::time::Duration;
 const STAT_BYTES: usize = 1024;
 /// Bytes of a thread's line of times, at most: three numbers.
 const SCHEDSTAT_BYTES: usize = 128;
-/// Place of the processor behind the name.
+/// Places of the state and of the processor behind the name.
+const STATE_FIELD: usize = 0;
 const PROCESSOR_FIELD: usize = 36;
 
 /// A thread's claim to a processor that others want too.
@@ -52,6 +53,11 @@ impl Thread {
         Watched::open(self.id.as_raw_nonzero().get().cast_unsigned())
     }
 
+    /// Its number, if another thread calls. The one that calls has none: a sandbox may let a thread name no other.
+    fn other(&self) -> Option<Pid> {
+        (gettid() != self.id).then_some(self.id)
+    }
+
     /// Lets it run on one processor only.
     ///
     /// # Errors
@@ -62,7 +68,7 @@ impl Thread {
         }
         let mut set = CpuSet::new();
         set.set(processor);
-        Ok(sched_setaffinity(Some(self.id), &set)?)
+        Ok(sched_setaffinity(self.other(), &set)?)
     }
 
     /// Lets it run where it might when it began.
@@ -70,7 +76,7 @@ impl Thread {
     /// # Errors
     /// The system's.
     pub(crate) fn unbind(&self) -> io::Result<()> {
-        Ok(sched_setaffinity(Some(self.id), &self.allowed)?)
+        Ok(sched_setaffinity(self.other(), &self.allowed)?)
     }
 
     /// Sets its claim.
@@ -84,11 +90,10 @@ impl Thread {
             Claim::GivesWay => libc::SCHED_IDLE,
         };
         let priority: libc::c_int = 0;
+        let id = self.other().map_or(0, |id| id.as_raw_nonzero().get());
         // SAFETY: the system call reads one int at the address, the priority, and changes nothing of this process but
         // how a thread is scheduled. (The C libraries have no call that does this for one thread alike.)
-        let result = unsafe {
-            libc::syscall(libc::SYS_sched_setscheduler, self.id.as_raw_nonzero().get(), policy, &raw const priority)
-        };
+        let result = unsafe { libc::syscall(libc::SYS_sched_setscheduler, id, policy, &raw const priority) };
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 }
@@ -121,16 +126,24 @@ impl Watched {
 
     /// The processor on which it runs, or ran last; `None` when it has ended.
     pub(crate) fn processor(&self) -> Option<usize> {
+        self.field(PROCESSOR_FIELD)?.parse().ok()
+    }
+
+    /// Whether it waits for an event that a signal would end; `None` when it has ended.
+    pub(crate) fn is_asleep(&self) -> Option<bool> {
+        Some(self.field(STATE_FIELD)? == "S")
+    }
+
+    /// A field behind the name.
+    fn field(&self, number: usize) -> Option<String> {
         let mut line = [0; STAT_BYTES];
         let length = self.stat.read_at(&mut line, 0).ok()?;
         // The name may hold any byte, and stands in parentheses.
         let end_of_name = line[..length].iter().rposition(|byte| *byte == b')')?;
         let fields = std::str::from_utf8(&line[end_of_name + 1..length]).ok()?;
-        fields.split_ascii_whitespace().nth(PROCESSOR_FIELD)?.parse().ok()
+        fields.split_ascii_whitespace().nth(number).map(str::to_owned)
     }
-}
 
-impl Watched {
     /// What it has used; `None` when it has ended, or this kernel does not count that.
     pub(crate) fn usage(&self) -> Option<Usage> {
         let mut line = [0; SCHEDSTAT_BYTES];

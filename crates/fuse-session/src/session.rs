@@ -16,40 +16,32 @@
 //! Requests that wait may still be running: the filesystem is dropped after the last of them.
 
 use crate::abi::{self, Features};
+use crate::answering::data_only_of_fsync;
 use crate::channel::{Channel, Received, WhenEmpty};
 use crate::counters::Counters;
-use crate::filesystem::{Answer, Filesystem, ReplyLater, Then, WithOthers, Work, Written};
+use crate::filesystem::Filesystem;
 use crate::follower::{self, Client, Place, Post};
-use crate::init::{Agreed, MAX_BACKGROUND, negotiate};
+use crate::forgets::{Doing, Forgets, Reader};
+use crate::init::{Agreed, negotiate};
 use crate::notify::Notifier;
 use crate::opcode;
 use crate::readers::{EndsSession, PoolTurn, Readers, Ticks, Why};
-use crate::reply::{answer, raw_written};
 use crate::request::{Body, Operation, Request, decode, decode_header};
 use crate::ring::Queues;
+use crate::spare::SpareThread;
 use crate::waiters::Waiters;
 use parking_lot::Mutex;
-use rustix::io::Errno;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use zerocopy::{Immutable, IntoBytes};
 
 /// Room for a reply that is no contents of a file: names and values of extended attributes, listings.
 pub(crate) const MIN_REPLY_BYTES: usize = 128 << 10;
 /// Room for the header and the structure of a request with contents.
 const HEAD_BYTES: usize = 4096;
-/// Room for the reply to a request that waits.
-const WAITER_REPLY_BYTES: usize = 4096;
-
-/// The most replies that are held back: fewer than the requests that the kernel sends without waiting.
-const MAX_HELD_BACK: usize = 16;
-const _: () = assert!(MAX_HELD_BACK < MAX_BACKGROUND as usize / 2);
-
 /// How long the follower waits for a request before the pool reads again.
 const QUIET_AFTER: Duration = Duration::from_millis(20);
 
@@ -92,6 +84,7 @@ pub struct Session<F> {
     queues: Option<Queues<F>>,
     /// `/dev/fuse`, opened once for each further descriptor of the connection.
     devices: Vec<OwnedFd>,
+    spare: Option<SpareThread>,
 }
 
 /// What all threads of a session use.
@@ -99,13 +92,15 @@ pub(crate) struct Shared<F> {
     pub filesystem: F,
     pub counters: Arc<Counters>,
     pub waiters: Waiters,
-    agreed: Agreed,
-    config: Config,
-    has_panicked: AtomicBool,
+    pub connection: Channel,
+    pub config: Config,
+    pub has_panicked: AtomicBool,
     /// Replies that are held back until other requests are answered.
-    held_back: AtomicUsize,
+    pub held_back: AtomicUsize,
     /// Requests that wait, on whatever thread.
-    waiting: AtomicUsize,
+    pub waiting: AtomicUsize,
+    pub forgets: Forgets,
+    agreed: Agreed,
     readers: Readers,
     /// For the thread that looks after the follower.
     guard: OnceLock<Mutex<Guard>>,
@@ -116,13 +111,6 @@ pub(crate) struct Shared<F> {
 enum Next {
     Continue,
     End,
-}
-
-/// The answer to a request.
-pub(crate) struct Answered {
-    /// The length of the reply's contents.
-    pub contents: Answer<usize>,
-    pub then: Then,
 }
 
 impl<F: Filesystem> Session<F> {
@@ -147,6 +135,8 @@ impl<F: Filesystem> Session<F> {
         let readers = Readers::new();
         let shared = Shared {
             filesystem,
+            connection: channel.clone(),
+            forgets: Forgets::default(),
             agreed,
             config,
             counters,
@@ -162,7 +152,7 @@ impl<F: Filesystem> Session<F> {
         if let Some(queues) = &queues {
             queues.begin(&shared);
         }
-        Ok(Self { shared, channel, queues, devices: Vec::new() })
+        Ok(Self { shared, channel, queues, devices: Vec::new(), spare: None })
     }
 
     /// For a process that cannot open `/dev/fuse`: makes further descriptors of the connection of these, which are
@@ -170,6 +160,13 @@ impl<F: Filesystem> Session<F> {
     #[must_use]
     pub fn with_devices(self, devices: Vec<OwnedFd>) -> Self {
         Self { devices, ..self }
+    }
+
+    /// For a process in a sandbox, whose threads may say how that one runs, and no other: it follows lone clients, if
+    /// any thread does.
+    #[must_use]
+    pub fn with_follower(self, spare: SpareThread) -> Self {
+        Self { spare: Some(spare), ..self }
     }
 
     /// What sends notices to the kernel.
@@ -210,21 +207,23 @@ impl<F: Filesystem> Session<F> {
     }
 
     /// Starts the follower, if there is to be one. What the system refuses of it is logged: then there is none.
-    fn start_follower(&self, device: Option<OwnedFd>) -> Option<JoinHandle<io::Result<()>>> {
+    fn start_follower(&mut self, device: Option<OwnedFd>) -> Option<JoinHandle<io::Result<()>>> {
         let Config { threads: pool, placement, .. } = self.shared.config;
+        let spare = self.spare.take();
         // Queues of io_uring are of processors already, and a lone thread has no guard.
         if placement == Placement::Scheduler || pool < 2 || self.queues.is_some() {
             return None;
         }
         let shared = Arc::clone(&self.shared);
         let started = self.channel.another(device, WhenEmpty::Returns).and_then(|channel| {
-            std::thread::Builder::new().name("fuse-follow".into()).spawn(move || match Place::of_this_thread() {
+            let work = move || match Place::of_this_thread() {
                 Ok(place) => shared.follow(&channel, &Arc::new(place)),
                 Err(error) => {
                     tracing::info!(%error, "lone clients are not followed");
                     Ok(())
                 }
-            })
+            };
+            spare.map_or_else(SpareThread::start, Ok)?.run(Box::new(work))
         });
         started.inspect_err(|error| tracing::info!(%error, "lone clients are not followed")).ok()
     }
@@ -255,15 +254,20 @@ impl<F: Filesystem> Shared<F> {
         let _ends = EndsSession(&self.readers);
         let mut buffer = vec![0; self.request_bytes()];
         let mut out = vec![0; self.reply_bytes()];
+        let registered = self.forgets.register();
+        let reader = &*registered.reader;
         loop {
             if self.await_turn(channel) == PoolTurn::End {
                 return Ok(());
             }
-            match channel.receive(&mut buffer)? {
+            reader.set(Doing::Reads);
+            let received = channel.receive(&mut buffer);
+            reader.set(Doing::Forgets);
+            match received? {
                 Received::Request(length) => {
                     let others = self.waiting.load(Ordering::Relaxed);
                     let _answering = self.readers.pool_answers(client_of(&buffer[..length]), others);
-                    if self.process(channel, &mut buffer, length, &mut out) == Next::End {
+                    if self.process((channel, reader), &mut buffer, length, &mut out) == Next::End {
                         return Ok(());
                     }
                 }
@@ -273,6 +277,7 @@ impl<F: Filesystem> Shared<F> {
                     return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the other side has closed it"));
                 }
             }
+            reader.set(Doing::Other);
         }
     }
 
@@ -302,15 +307,22 @@ impl<F: Filesystem> Shared<F> {
         let _following = self.readers.become_follower();
         let mut buffer = vec![0; self.request_bytes()];
         let mut out = vec![0; self.reply_bytes()];
+        let registered = self.forgets.register();
+        let reader = &*registered.reader;
         while let Some(stint) = self.readers.await_client() {
             let mut client = Client::new(stint.client, place);
             while self.readers.is_in(&stint) {
-                match channel.receive(&mut buffer)? {
+                reader.set(Doing::Reads);
+                let received = channel.receive(&mut buffer);
+                reader.set(if matches!(received, Ok(Received::Request(_))) { Doing::Forgets } else { Doing::Other });
+                match received? {
                     Received::Request(length) => {
-                        if self.answer_lone(channel, &mut client, &mut buffer, length, &mut out) == Next::End {
+                        if self.answer_lone((channel, reader), &mut client, &mut buffer, length, &mut out) == Next::End
+                        {
                             self.readers.end_by_follower();
                             return Ok(());
                         }
+                        reader.set(Doing::Other);
                         client.follow(place);
                         if let Some(why) = client.is_over() {
                             self.readers.ask_to_end(why);
@@ -336,7 +348,7 @@ impl<F: Filesystem> Shared<F> {
 
     fn answer_lone(
         self: &Arc<Self>,
-        channel: &Channel,
+        (channel, reader): (&Channel, &Reader),
         client: &mut Client,
         buffer: &mut Vec<u8>,
         length: usize,
@@ -351,11 +363,17 @@ impl<F: Filesystem> Shared<F> {
                 client.note(id, || channel.has_request(Duration::ZERO));
             }
         }
-        self.process(channel, buffer, length, out)
+        self.process((channel, reader), buffer, length, out)
     }
 
     /// Answers the request in `buffer`, or gives it to a thread that may wait. The buffer is then another one.
-    fn process(self: &Arc<Self>, channel: &Channel, buffer: &mut Vec<u8>, length: usize, out: &mut [u8]) -> Next {
+    fn process(
+        self: &Arc<Self>,
+        (channel, reader): (&Channel, &Reader),
+        buffer: &mut Vec<u8>,
+        length: usize,
+        out: &mut [u8],
+    ) -> Next {
         let message = &buffer[..length];
         let Some((header, body)) = decode_header(message) else {
             tracing::error!(length, "a request is shorter than its header");
@@ -373,207 +391,58 @@ impl<F: Filesystem> Shared<F> {
         if self.forget(&request) {
             return Next::Continue;
         }
+        reader.set(Doing::Other);
+        self.forgets.count_request();
         let is_last = request.operation == Operation::Destroy;
-        if self.filesystem.may_wait(&request) {
-            self.counters.count_waiter();
-            // To hand a request over wakes a thread, which takes a lone writer longer than the flush of a fast disk. So
-            // a request that waits alone is answered here, if another thread is left for what comes meanwhile. For the
-            // follower the guard will find one; but what waits for other requests would wait for that, too.
-            let is_alone = self.waiting.fetch_add(1, Ordering::Relaxed) == 0;
-            let has_other = self.config.threads > 1 && !(self.readers.is_followed() && waits_for_requests(&request));
-            if is_alone && has_other {
-                self.answer_here(channel, &request, out);
-                self.waiting.fetch_sub(1, Ordering::Relaxed);
-                return Next::Continue;
-            }
-            if let Some(data_only) = data_only_of_fsync(&request.operation) {
-                let (channel, unique, shared) = (channel.clone(), request.unique, Arc::clone(self));
-                self.fsync_with_others(request.node, data_only, move |answer| {
-                    channel.reply(unique, answer.map(|()| &[][..]));
-                    shared.waiting.fetch_sub(1, Ordering::Relaxed);
-                });
-                return Next::Continue;
-            }
+        if !self.answer_now(channel, &request, out) {
             let message = if length <= HEAD_BYTES {
                 message.to_vec()
             } else {
                 std::mem::replace(buffer, vec![0; self.request_bytes()])
             };
             self.answer_elsewhere(channel.clone(), message, length);
-        } else {
-            self.answer_here(channel, &request, out);
         }
         if is_last { Next::End } else { Next::Continue }
     }
 
-    /// Takes the right to hold back a reply until other requests are answered, if there is one left. The kernel sends
-    /// [`MAX_BACKGROUND`] requests of readahead, write-back and asynchronous writes at a time: if the replies to all of
-    /// them waited for a write, that write would never be sent.
-    pub(crate) fn hold_back(&self) -> bool {
-        let more = |count| (count < MAX_HELD_BACK).then_some(count + 1);
-        self.held_back.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
-    }
-
-    /// Gives back the right of [`Self::hold_back`], when the reply has been sent.
-    pub(crate) fn let_go(&self) {
-        self.held_back.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    fn answer_here(self: &Arc<Self>, channel: &Channel, request: &Request<'_>, out: &mut [u8]) {
-        let Answered { contents, then } = self.answer(request, out);
-        let contents = contents.map(|length| &out[..length]);
-        match then {
-            Then::Nothing => channel.reply(request.unique, contents),
-            Then::BeforeReply(work) if self.hold_back() => {
-                let (channel, unique, contents) = (channel.clone(), request.unique, contents.map(<[u8]>::to_vec));
-                let shared = Arc::clone(self);
-                self.waiters.submit(Box::new(move || {
-                    work();
-                    channel.reply(unique, contents.as_deref().map_err(|error| *error));
-                    shared.let_go();
-                }));
+    /// Answers a request, or begins to; `false`: a thread that may wait is to do it, and it is counted as waiting.
+    fn answer_now(self: &Arc<Self>, channel: &Channel, request: &Request<'_>, out: &mut [u8]) -> bool {
+        let is_held_up = self.is_held_up(request);
+        if !is_held_up && !self.filesystem.may_wait(request) {
+            if self.answer_here(channel, request, out) {
+                return true;
             }
-            Then::BeforeReply(work) | Then::AfterReply(work) => {
-                channel.reply(request.unique, contents);
-                self.waiters.submit(work);
-            }
+            self.counters.count_waiter();
+            self.waiting.fetch_add(1, Ordering::Relaxed);
+            return false;
         }
-    }
-
-    /// Lets the filesystem answer those who may use the mount. A panic of it is logged where it happens, and EIO here.
-    pub(crate) fn answer(&self, request: &Request<'_>, out: &mut [u8]) -> Answered {
-        if !self.lets_in(request) {
-            return Answered { contents: Err(Errno::ACCESS), then: Then::Nothing };
+        self.counters.count_waiter();
+        // To hand a request over wakes a thread, which takes a lone writer longer than the flush of a fast disk. So
+        // a request that waits alone is answered here, if another thread is left for what comes meanwhile. For the
+        // follower the guard will find one; but what waits for other requests would wait for that, too.
+        let is_alone = self.waiting.fetch_add(1, Ordering::Relaxed) == 0;
+        let has_other = self.config.threads > 1 && !(self.readers.is_followed() && waits_for_requests(request));
+        if is_held_up {
+            return false;
         }
-        let asked = catch_unwind(AssertUnwindSafe(|| match request.operation {
-            Operation::Write(write) => {
-                let Written { result, then } = self.filesystem.write(&request.requester, request.node, &write);
-                let contents = result.and_then(|count| put(&raw_written(count), out));
-                Answered { contents, then }
+        if is_alone && has_other {
+            let is_answered = self.answer_here(channel, request, out);
+            if is_answered {
+                self.waiting.fetch_sub(1, Ordering::Relaxed);
             }
-            _ => Answered { contents: answer(&self.filesystem, request, out), then: Then::Nothing },
-        }));
-        asked.unwrap_or_else(|_| {
-            self.has_panicked.store(true, Ordering::Relaxed);
-            Answered { contents: Err(Errno::IO), then: Then::Nothing }
-        })
-    }
-
-    /// As [`Self::answer`], on a thread that may wait, with the reply.
-    pub(crate) fn answer_waiting(&self, request: &Request<'_>, reply: impl FnOnce(Answer<&[u8]>)) {
-        let mut out = vec![0; WAITER_REPLY_BYTES];
-        let Answered { contents, then } = self.answer(request, &mut out);
-        let contents = contents.map(|length| &out[..length]);
-        match then {
-            Then::Nothing => reply(contents),
-            Then::BeforeReply(work) if self.hold_back() => {
-                work();
-                reply(contents);
-                self.let_go();
-            }
-            Then::BeforeReply(work) | Then::AfterReply(work) => {
-                reply(contents);
-                work();
-            }
+            return is_answered;
         }
-    }
-
-    /// Lets the filesystem answer an fsync that other requests wait beside. A panic of it is logged where it happens,
-    /// and EIO here.
-    pub(crate) fn fsync_with_others(
-        self: &Arc<Self>,
-        node: u64,
-        data_only: bool,
-        reply: impl FnOnce(Answer<()>) + Send + 'static,
-    ) {
-        let reply = ReplyLater::new(reply);
-        let begun = catch_unwind(AssertUnwindSafe(|| self.filesystem.fsync_with_others(node, data_only, reply)));
-        let shared = Arc::clone(self);
-        let work: Work = match begun {
-            Ok(WithOthers::Later(None)) => return,
-            Ok(WithOthers::Later(Some(work))) => work,
-            Ok(WithOthers::Alone(reply)) => {
-                let shared = Arc::clone(self);
-                Box::new(move || reply.send(shared.filesystem.fsync(node, data_only)))
-            }
-            Err(_) => return self.has_panicked.store(true, Ordering::Relaxed),
-        };
-        self.waiters.submit(Box::new(move || {
-            if catch_unwind(AssertUnwindSafe(work)).is_err() {
-                shared.has_panicked.store(true, Ordering::Relaxed);
-            }
-        }));
-    }
-
-    fn answer_elsewhere(self: &Arc<Self>, channel: Channel, message: Vec<u8>, length: usize) {
-        let shared = Arc::clone(self);
-        self.waiters.submit(Box::new(move || {
-            let Some((header, body)) = decode_header(&message[..length]) else { return };
-            // It was decoded before, so it is a request.
-            if let Ok(request) = decode(&header, Body::whole(body), shared.has_setxattr_ext()) {
-                shared.answer_waiting(&request, |answer| channel.reply(request.unique, answer));
-            }
+        let Some(data_only) = data_only_of_fsync(&request.operation) else { return false };
+        let (channel, unique, shared) = (channel.clone(), request.unique, Arc::clone(self));
+        self.fsync_with_others(request.node, data_only, move |answer| {
+            channel.reply(unique, answer.map(|()| &[][..]));
             shared.waiting.fetch_sub(1, Ordering::Relaxed);
-        }));
+        });
+        true
     }
 
     pub(crate) fn has_setxattr_ext(&self) -> bool {
         self.agreed.features.contains(Features::SETXATTR_EXT)
-    }
-
-    /// Whether the requester may use the mount. Requests by an open file, and those of the kernel itself, are answered
-    /// in any case.
-    fn lets_in(&self, request: &Request<'_>) -> bool {
-        let Access::RootAnd(user) = self.config.access else { return true };
-        let is_by_file = matches!(
-            request.operation,
-            Operation::Destroy
-                | Operation::Read(_)
-                | Operation::ReadDir(_)
-                | Operation::ReadDirPlus(_)
-                | Operation::Write(_)
-                | Operation::Fsync { .. }
-                | Operation::FsyncDir { .. }
-                | Operation::SyncFs
-                | Operation::Release
-                | Operation::ReleaseDir
-                | Operation::Forget { .. }
-                | Operation::BatchForget { .. }
-                | Operation::NotifyReply
-        );
-        is_by_file || [0, user].contains(&request.requester.uid)
-    }
-
-    /// Deals with a request that has no reply; whether it was one.
-    fn forget(&self, request: &Request<'_>) -> bool {
-        match request.operation {
-            Operation::Forget { count } => self.forget_one(request.node, count),
-            Operation::BatchForget { list } => {
-                list.iter().for_each(|one| self.forget_one(one.nodeid, one.nlookup));
-            }
-            Operation::NotifyReply => {}
-            _ => return false,
-        }
-        true
-    }
-}
-
-impl<F: Filesystem> Shared<F> {
-    /// A panic of the filesystem is logged where it happens.
-    fn forget_one(&self, node: u64, count: u64) {
-        match catch_unwind(AssertUnwindSafe(|| self.filesystem.forget(node, count))) {
-            Ok(Some(work)) => self.waiters.submit(work),
-            Ok(None) => {}
-            Err(_) => self.has_panicked.store(true, Ordering::Relaxed),
-        }
-    }
-}
-
-/// Whether an operation is an fsync, and if so whether the times may wait.
-pub(crate) fn data_only_of_fsync(operation: &Operation<'_>) -> Option<bool> {
-    match operation {
-        Operation::Fsync { data_only } | Operation::FsyncDir { data_only } => Some(*data_only),
-        _ => None,
     }
 }
 
@@ -585,11 +454,4 @@ pub(crate) fn waits_for_requests(request: &Request<'_>) -> bool {
 /// The client of a message: the number of a thread; 0 for the kernel itself, and what this process cannot see.
 fn client_of(message: &[u8]) -> u32 {
     decode_header(message).map_or(0, |(header, _)| header.pid)
-}
-
-/// Puts a structure into the place of a reply's contents.
-fn put(structure: &(impl IntoBytes + Immutable), out: &mut [u8]) -> Answer<usize> {
-    let bytes = structure.as_bytes();
-    out.get_mut(..bytes.len()).ok_or(Errno::IO)?.copy_from_slice(bytes);
-    Ok(bytes.len())
 }

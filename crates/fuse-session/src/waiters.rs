@@ -50,6 +50,12 @@ impl Waiters {
         Ok(Self(pool))
     }
 
+    /// Whether a further job would be done at once.
+    pub(crate) fn have_room(&self) -> bool {
+        let state = self.0.state.lock();
+        state.idle > state.jobs.len() || state.threads < MOST
+    }
+
     /// Lets a thread do a job.
     pub(crate) fn submit(&self, job: Job) {
         let mut state = self.0.state.lock();

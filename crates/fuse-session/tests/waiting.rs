@@ -9,7 +9,7 @@ use xfskit_fuse_session::abi::{RawAttr, RawFsyncIn, RawGetAttrIn, RawInHeader, R
 use xfskit_fuse_session::request::{Operation, Request, Write};
 use xfskit_fuse_session::{
     Access, Answer, Attr, Config, Counters, Errno, Features, Filesystem, Placement, ReplyLater, Requester, Session,
-    Then, Version, WithOthers, Written, opcode,
+    Then, Version, WithOthers, opcode,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -56,14 +56,15 @@ impl Filesystem for Slow {
     }
 
     /// As a write to cached contents: its reply waits for other work.
-    fn write(&self, _: &Requester, _: u64, write: &Write<'_>) -> Written {
-        let (barrier, count) = (Arc::clone(&self.barrier), write.data.len() as u32);
-        Written {
-            result: Ok(count),
-            then: Then::BeforeReply(Box::new(move || {
-                barrier.wait();
-            })),
-        }
+    fn write(&self, _: &Requester, _: u64, write: &Write<'_>) -> Answer<u32> {
+        Ok(write.data.len() as u32)
+    }
+
+    fn after_write(&self, _: u64, _: &Write<'_>, _: Answer<u32>) -> Then {
+        let barrier = Arc::clone(&self.barrier);
+        Then::BeforeReply(Box::new(move || {
+            barrier.wait();
+        }))
     }
 }
 

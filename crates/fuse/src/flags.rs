@@ -2,6 +2,7 @@
 //! and directories.
 
 use crate::caller::owner;
+use rustix::fs::OFlags;
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::{Error, Flags, Result, Volume, xflags};
 use xfskit_fuse_session::Requester;
@@ -24,7 +25,31 @@ const COMMON: [(u32, u32); 7] = [
 ];
 
 /// The two of [`COMMON`] that protect a file, immutable and append-only: the bits of the old pair, and of the new one.
-const PROTECTING: (u32, u32) = (0x30, 0x18);
+const PROTECTING: (u32, u32) = (0x30, IMMUTABLE | APPEND);
+const IMMUTABLE: u32 = 0x08;
+const APPEND: u32 = 0x10;
+
+/// Whether an ioctl of these changes something.
+pub(crate) fn changes(command: u32) -> bool {
+    [SET_FLAGS, SET_XFLAGS].contains(&command)
+}
+
+/// Refuses to open a file for what its flags forbid, as the kernel does for filesystems whose flags it knows.
+///
+/// # Errors
+/// `NotPermitted`; `Stale`, `Corrupt`, `Io`.
+pub(crate) fn verify_open(fs: &Volume, inode: InodeNumber, open_flags: u32) -> Result<()> {
+    let flags = OFlags::from_bits_retain(open_flags);
+    if !flags.intersects(OFlags::WRONLY | OFlags::RDWR) {
+        return Ok(());
+    }
+    let xflags = fs.flags(inode)?.xflags;
+    let appends = flags.contains(OFlags::APPEND) && !flags.contains(OFlags::TRUNC);
+    if xflags & IMMUTABLE != 0 || xflags & APPEND != 0 && !appends {
+        return Err(Error::NotPermitted);
+    }
+    Ok(())
+}
 
 /// Whether an ioctl is one of these.
 pub(crate) fn is_known(command: u32) -> bool {

@@ -6,7 +6,7 @@ use crate::caller::{owner, with_groups};
 use crate::contents::{self, TimeKeeper};
 use crate::convert::{absent, attr, caller, entry, entry_of_root, new_file, set_attr, statx};
 use crate::flags;
-use crate::options::{WriteCache, features};
+use crate::options::{Opens, Options, WriteCache, features};
 use crate::privileges;
 use crate::readdir;
 use crate::server::Server;
@@ -23,7 +23,7 @@ use xfskit_fuse_session::request::{
 };
 use xfskit_fuse_session::{
     Answer, Attr, Entry, Errno, Features, Filesystem, Listing, ListingPlus, OpenFlags, Opened, QUESTION, ReplyLater,
-    Then, Version, WithOthers, Work, WriteFlags, Written, question_in,
+    Then, Version, WithOthers, Work, WriteFlags, question_in,
 };
 
 /// The mode bits of a file whose set-group-ID bit stays only for members of its group: set-group-ID, and executable by
@@ -46,6 +46,7 @@ const NAME_BYTES: u32 = 255;
 pub(crate) struct Handler {
     server: Arc<Server>,
     cache: WriteCache,
+    opens: Opens,
     /// The kernel clears the set-group-ID bit of new files whose creator is not in the group.
     kernel_decides_groups: bool,
     /// Which side sets the times of a file on fallocate.
@@ -57,10 +58,11 @@ pub(crate) struct Handler {
 }
 
 impl Handler {
-    pub(crate) fn new(server: Arc<Server>, cache: WriteCache) -> Self {
+    pub(crate) fn new(server: Arc<Server>, options: &Options) -> Self {
+        let (cache, opens) = (options.cache, options.opens);
         let allocation_keeper = TimeKeeper::Engine;
         let offered = Features::empty();
-        Self { server, cache, kernel_decides_groups: false, allocation_keeper, offered, syncs: Arc::default() }
+        Self { server, cache, opens, kernel_decides_groups: false, allocation_keeper, offered, syncs: Arc::default() }
     }
 
     fn with<T>(&self, action: impl FnOnce(&Volume) -> Result<T>) -> Answer<T> {
@@ -97,6 +99,11 @@ impl Handler {
         }
     }
 
+    /// Whether the kernel opens files without asking.
+    fn are_opens_silent(&self) -> bool {
+        self.opens == Opens::Silent && self.offered.contains(Features::NO_OPEN_SUPPORT)
+    }
+
     fn make(&self, requester: &Requester, dir: u64, new: &NewNode<'_>) -> Answer<Entry> {
         let dir = self.server.inode(dir);
         let file = new_file(new)?;
@@ -127,34 +134,6 @@ impl Handler {
     fn keeper(&self, flags: WriteFlags) -> TimeKeeper {
         let is_late = self.cache == WriteCache::Back && flags.contains(WriteFlags::CACHE);
         if is_late { TimeKeeper::Kernel } else { TimeKeeper::Engine }
-    }
-
-    /// What else a write takes: the kernel's cache must not show what the image does not contain.
-    fn after_write(&self, node: u64, write: &Write<'_>, result: Answer<()>) -> Then {
-        let server = || Arc::clone(&self.server);
-        let is_late = write.flags.contains(WriteFlags::CACHE);
-        if goes_around_cache(write) {
-            // The kernel drops the range when such a write begins, but not after an asynchronous one: data that was
-            // read meanwhile would stay in the cache.
-            let (server, offset, length) = (server(), write.offset, write.data.len());
-            return match self.server.cached.note_direct_write(node) {
-                Drop::Nothing => Then::Nothing,
-                Drop::Range => Then::BeforeReply(Box::new(move || server.forget_range(node, offset, length))),
-                Drop::All => Then::BeforeReply(Box::new(move || {
-                    server.forget_contents(node);
-                    server.cached.note_dropped(node);
-                })),
-            };
-        }
-        match result {
-            // The program that wrote the data has continued: its next write must get the error. Dropping the contents
-            // waits for the pages that this request has sent.
-            Err(error) if is_late && self.server.refuse(node, error) => {
-                let server = server();
-                Then::AfterReply(Box::new(move || server.forget_contents(node)))
-            }
-            _ => Then::Nothing,
-        }
     }
 }
 
@@ -189,7 +168,7 @@ impl Filesystem for Handler {
     fn init(&mut self, offered: Features, version: Version) -> Features {
         self.offered = offered;
         self.kernel_decides_groups = version >= LINUX_6_1;
-        let wanted = features(offered, self.cache);
+        let wanted = features(offered, self.cache, self.opens);
         let keeps_times = self.kernel_decides_groups && wanted.contains(Features::WRITEBACK_CACHE);
         self.allocation_keeper = if keeps_times { TimeKeeper::Kernel } else { TimeKeeper::Engine };
         wanted
@@ -210,6 +189,15 @@ impl Filesystem for Handler {
             Operation::Lseek { .. } => true,
             _ => false,
         }
+    }
+
+    fn names_lost(&self) -> Option<u64> {
+        self.with(|fs| Ok(fs.has_nameless().then(|| fs.count_nameless()))).ok().flatten()
+    }
+
+    fn take_space(&self) {
+        // What is not freed now is freed later, and the conversion reports damage.
+        let _ = self.with(Volume::free_nameless);
     }
 
     fn lookup(&self, _: &Requester, dir: u64, name: &[u8]) -> Answer<Entry> {
@@ -312,7 +300,7 @@ impl Filesystem for Handler {
 
     /// Where opens need no request, neither does the close of a file that mknod has made; this would cost one.
     fn create(&self, requester: &Requester, dir: u64, new: &NewNode<'_>) -> Answer<(Entry, Opened)> {
-        if self.offered.contains(Features::NO_OPEN_SUPPORT) {
+        if self.are_opens_silent() {
             return Err(Errno::NOSYS);
         }
         Ok((self.make(requester, dir, new)?, opened(OpenFlags::empty())))
@@ -363,11 +351,13 @@ impl Filesystem for Handler {
         self.entry(|fs| fs.link(dir, name, number, &Caller::root()))
     }
 
-    fn open(&self, _: u64, _: u32) -> Answer<Opened> {
-        match self.offered.contains(Features::NO_OPEN_SUPPORT) {
-            true => Err(Errno::NOSYS),
-            false => Ok(opened(OpenFlags::KEEP_CACHE)),
+    fn open(&self, node: u64, open_flags: u32) -> Answer<Opened> {
+        if self.are_opens_silent() {
+            return Err(Errno::NOSYS);
         }
+        let number = self.server.inode(node);
+        self.with(|fs| flags::verify_open(fs, number, open_flags))?;
+        Ok(opened(OpenFlags::KEEP_CACHE))
     }
 
     fn opendir(&self, _: u64, _: u32) -> Answer<Opened> {
@@ -386,7 +376,7 @@ impl Filesystem for Handler {
         self.with(|fs| fs.read_at(number, read.offset, out))
     }
 
-    fn write(&self, requester: &Requester, node: u64, write: &Write<'_>) -> Written {
+    fn write(&self, requester: &Requester, node: u64, write: &Write<'_>) -> Answer<u32> {
         let number = self.server.inode(node);
         let privileged = write.flags.contains(WriteFlags::KILL_SUIDGID);
         let keeper = self.keeper(write.flags);
@@ -407,7 +397,35 @@ impl Filesystem for Handler {
             }
             contents::write(fs, number, write, keeper)
         });
-        Written { result: result.map(|written| written as u32), then: self.after_write(node, write, result.map(drop)) }
+        result.map(|written| written as u32)
+    }
+
+    /// What else a write takes: the kernel's cache must not show what the image does not contain.
+    fn after_write(&self, node: u64, write: &Write<'_>, result: Answer<u32>) -> Then {
+        let server = || Arc::clone(&self.server);
+        let is_late = write.flags.contains(WriteFlags::CACHE);
+        if goes_around_cache(write) {
+            // The kernel drops the range when such a write begins, but not after an asynchronous one: data that was
+            // read meanwhile would stay in the cache.
+            let (server, offset, length) = (server(), write.offset, write.data.len());
+            return match self.server.cached.note_direct_write(node) {
+                Drop::Nothing => Then::Nothing,
+                Drop::Range => Then::BeforeReply(Box::new(move || server.forget_range(node, offset, length))),
+                Drop::All => Then::BeforeReply(Box::new(move || {
+                    server.forget_contents(node);
+                    server.cached.note_dropped(node);
+                })),
+            };
+        }
+        match result {
+            // The program that wrote the data has continued: its next write must get the error. Dropping the contents
+            // waits for the pages that this request has sent.
+            Err(error) if is_late && self.server.refuse(node, error) => {
+                let server = server();
+                Then::AfterReply(Box::new(move || server.forget_contents(node)))
+            }
+            _ => Then::Nothing,
+        }
     }
 
     fn readdir(&self, node: u64, offset: u64, listing: &mut Listing<'_>) -> Answer<()> {
@@ -514,8 +532,11 @@ impl Filesystem for Handler {
         }
         let number = self.server.inode(node);
         let answer = self.with(|fs| flags::ioctl(fs, number, ioctl.command, ioctl.data, requester))?;
-        // The ioctl changes ctime, and another project clears bits of the mode.
-        self.server.forget_attributes(node);
+        if flags::changes(ioctl.command) {
+            // It changes ctime, and another project clears bits of the mode.
+            self.server.forget_attributes(node);
+            self.server.forget_when_unused(node);
+        }
         Ok(answer)
     }
 

@@ -36,6 +36,7 @@ mod handler;
 mod mountinfo;
 mod mounting;
 mod options;
+mod place;
 mod privileges;
 mod read_ahead;
 mod readdir;
@@ -43,15 +44,17 @@ mod server;
 mod session;
 mod stats;
 mod sync_group;
+mod unused;
 mod virtual_xattrs;
 
 pub use attach::{Attached, attach};
 pub use clock::KernelClock;
 pub use ending::{Ending, Watch};
-pub use mountinfo::{MountEntry, is_mounted, mount_around, mount_at, mount_of_root, mounts_of};
+pub use mountinfo::{MountEntry, MountsOf, is_mounted, mount_around, mount_at, mount_of_root, mounts_of};
 pub use mounting::Mounting;
-pub use options::{KernelOption, Options, WriteCache, features};
-pub use session::{MountError, Served, Serving, Session, Unmounted, Unmounter, serve, unmount};
+pub use options::{KernelOption, Opens, Options, WriteCache, features};
+pub use place::{unmount, unmount_entry};
+pub use session::{MountError, Served, Serving, Session, Unmounted, Unmounter, serve};
 pub use virtual_xattrs::{
     LARP_XATTR, PARENTS_XATTR, PATHS_XATTR, STATS_XATTR, SUPERBLOCK_XATTR, inode_at, make_durable, set_label, trim,
 };

@@ -9,6 +9,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use xfskit::device::unescape;
 
@@ -76,16 +77,27 @@ pub fn mount_around(path: &Path) -> io::Result<Option<MountEntry>> {
 }
 
 /// The mounts of an image, by the name without symbolic links that its server has given; of a disk, also those of its
-/// parts.
+/// parts. Any user can give a mount any name: those of others than root, this user and the image's owner are apart.
 ///
 /// # Errors
 /// When `/proc` cannot be read.
-pub fn mounts_of(image: &Path) -> io::Result<Vec<MountEntry>> {
+pub fn mounts_of(image: &Path) -> io::Result<MountsOf> {
     let is_of_image = |entry: &MountEntry| is_on(entry.source.as_bytes(), image.as_os_str().as_bytes());
-    Ok(read_all()?
-        .into_iter()
-        .filter_map(|(entry, is_ours)| (is_ours && is_of_image(&entry)).then_some(entry))
-        .collect())
+    let owner = std::fs::metadata(image).ok().map(|data| data.uid());
+    let this_user = rustix::process::geteuid().as_raw();
+    let is_believed = |entry: &MountEntry| [0, this_user].contains(&entry.user_id) || owner == Some(entry.user_id);
+    let all = read_all()?.into_iter().filter_map(|(entry, is_ours)| (is_ours && is_of_image(&entry)).then_some(entry));
+    let (believed, others) = all.partition(is_believed);
+    Ok(MountsOf { believed, others })
+}
+
+/// Mounts that have an image by their name.
+#[derive(Clone, Debug, Default)]
+pub struct MountsOf {
+    /// Those of root, this user and the image's owner.
+    pub believed: Vec<MountEntry>,
+    /// Those of others, which may show anything.
+    pub others: Vec<MountEntry>,
 }
 
 /// Whether a source is a file, or a part of it: `FILE[,FILE...][#PART]`.
@@ -107,12 +119,14 @@ pub fn mount_of_root(of: &MountEntry) -> io::Result<Option<MountEntry>> {
     Ok(read_all()?.into_iter().find_map(|(entry, is_ours)| (is_ours && is_root(&entry)).then_some(entry)))
 }
 
-/// Whether a filesystem is mounted at any place that this process sees.
+/// Whether the filesystem of a mount is mounted at any place that this process sees. (Another one may have got its
+/// device number by now, but not of the same image, which is in use.)
 ///
 /// # Errors
 /// When `/proc` cannot be read.
-pub fn is_mounted(device: &str) -> io::Result<bool> {
-    Ok(read_all()?.iter().any(|(entry, is_ours)| *is_ours && entry.device == device))
+pub fn is_mounted(of: &MountEntry) -> io::Result<bool> {
+    let is_same = |entry: &MountEntry| (&entry.device, &entry.source) == (&of.device, &of.source);
+    Ok(read_all()?.iter().any(|(entry, is_ours)| *is_ours && is_same(entry)))
 }
 
 #[cfg(test)]

@@ -2,21 +2,21 @@
 
 use crate::attach::{Attached, attach};
 use crate::ending::EndReport;
-use crate::mountinfo::{MountEntry, mount_at};
 use crate::options::Options;
+use crate::place::{Abort, Place};
 use crate::read_ahead;
-use crate::session::{MountError, Served, Unmounter, unmount};
+use crate::session::{MountError, Served, Unmounter};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// A mount that this process has made. Requests wait until a server takes its connection.
 pub struct Mounting {
-    mount_point: PathBuf,
-    /// The mount, if this process can see it.
-    entry: Option<Arc<MountEntry>>,
+    place: Arc<Place>,
+    /// Ends the connection to the kernel.
+    abort: Option<Arc<Abort>>,
     /// The file for the report of how the server ends. Those who unmount find it among this process's descriptors;
     /// those of a server that has given up its rights are root's.
     #[allow(dead_code)] // It is only kept open.
@@ -40,10 +40,11 @@ impl Mounting {
             return Err(MountError::NoFuse(error));
         }
         let Attached { connection, helper } = attach(&path, options).map_err(MountError::Mount)?;
-        let entry = mount_at(&path).ok().flatten();
-        let made = entry.as_ref().map(EndReport::file_for).transpose();
+        let place = Place::of_new(path, &connection);
+        let made = place.entry().map(|entry| EndReport::file_for(entry)).transpose();
         let made = made.and_then(|report| Ok((report.as_ref().map(OwnedFd::try_clone).transpose()?, report)));
-        let mut mounting = Self { mount_point: path, entry: entry.map(Arc::new), report: None, _helper: helper };
+        let abort = Abort::of(&place).map(Arc::new);
+        let mut mounting = Self { place: Arc::new(place), abort, report: None, _helper: helper };
         match made {
             Ok((kept, report)) => {
                 mounting.report = kept;
@@ -59,17 +60,17 @@ impl Mounting {
     /// To be called when the server serves: what the kernel would set anew with the answer to its first request is set
     /// then.
     pub fn begin(&self) {
-        self.entry.as_deref().inspect(|entry| read_ahead::widen(entry));
+        read_ahead::widen(&self.place);
     }
 
     /// A handle for unmounting.
     pub fn unmounter(&self, served: Arc<dyn Served>) -> Unmounter {
-        Unmounter::new(served, self.mount_point.clone(), self.entry.clone())
+        Unmounter::new(served, Arc::clone(&self.place), self.abort.clone())
     }
 
-    /// Takes a mount away again that no server has taken over.
+    /// Takes a mount away again that no server has taken over. What else is at the mount point by then stays.
     pub fn undo(&self) {
         // The error that led here is the one to report.
-        let _ = unmount(&self.mount_point, true);
+        let _ = self.place.unmount(true);
     }
 }

@@ -25,6 +25,8 @@ pub struct Options {
     pub placement: Placement,
     /// When written data is sent to the server.
     pub cache: WriteCache,
+    /// Whether the kernel asks before it opens a file.
+    pub opens: Opens,
     /// Seconds between two commits, which make everything durable without an fsync; 0 for none.
     pub commit_seconds: u64,
     /// Further options that the kernel has for every mount: `dev`, `suid`, `noexec`, `noatime`, ...
@@ -39,6 +41,16 @@ pub enum WriteCache {
     /// Later, from the kernel's cache: small writes are faster, and a later write, fsync or close reports an error.
     #[default]
     Back,
+}
+
+/// Whether the kernel asks before it opens a file. It does not know which files are immutable or append-only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Opens {
+    /// It opens all that permissions allow, without a request; what may not be written is refused later.
+    #[default]
+    Silent,
+    /// It asks, and says when the file is closed: two requests more for each file that is opened.
+    Checked,
 }
 
 /// A mount option of every filesystem.
@@ -69,6 +81,7 @@ impl Default for Options {
             threads: 0,
             placement: Placement::default(),
             cache: WriteCache::default(),
+            opens: Opens::default(),
             commit_seconds: 30,
             kernel: Vec::new(),
         }
@@ -153,7 +166,7 @@ impl Options {
 }
 
 /// The features that the server needs of those that the kernel offers. docs/design/fuse.md says what each is for.
-pub fn features(offered: Features, cache: WriteCache) -> Features {
+pub fn features(offered: Features, cache: WriteCache, opens: Opens) -> Features {
     let mut wanted = Features::POSIX_ACL
         | Features::DONT_MASK
         | Features::DO_READDIRPLUS
@@ -166,8 +179,10 @@ pub fn features(offered: Features, cache: WriteCache) -> Features {
         | Features::SETXATTR_EXT
         | Features::CREATE_SUPP_GROUP
         | Features::EXPORT_SUPPORT
-        | Features::NO_OPEN_SUPPORT
         | Features::NO_OPENDIR_SUPPORT;
+    if opens == Opens::Silent {
+        wanted |= Features::NO_OPEN_SUPPORT;
+    }
     if cache == WriteCache::Back {
         wanted |= Features::WRITEBACK_CACHE;
     }

@@ -5,6 +5,7 @@
 
 use crate::cached::CachedFiles;
 use crate::ending::EndReport;
+use crate::unused::UnusedSoon;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,6 +37,8 @@ pub(crate) struct Server {
     dropping: Mutex<HashSet<u64>>,
     /// What the kernel may have in its cache.
     pub(crate) cached: CachedFiles,
+    /// Files that the kernel is to forget when no program has them open.
+    unused: UnusedSoon,
 }
 
 /// Commits that failed.
@@ -60,6 +63,7 @@ impl Server {
             refused: AtomicU64::new(0),
             dropping: Mutex::default(),
             cached: CachedFiles::default(),
+            unused: UnusedSoon::default(),
         }
     }
 
@@ -123,6 +127,27 @@ impl Server {
     pub(crate) fn forget_attributes(&self, node: u64) {
         if let Some(notifier) = self.notifier.get() {
             let _ = notifier.inval_inode(node, -1, 0);
+        }
+    }
+
+    /// Makes the kernel forget a file as soon as no program has it open: of one that it knows it keeps ctime itself, with
+    /// the cache for writes, and learns of no other. The program that has changed it will close it in a moment; one that
+    /// stays open keeps its old ctime.
+    pub(crate) fn forget_when_unused(self: &Arc<Self>, node: u64) {
+        if !self.unused.add(node) {
+            return;
+        }
+        let server = Arc::clone(self);
+        let prune = move || {
+            let is_known = |node| server.with(|fs| Ok(fs.has_references(server.inode(node)))) == Ok(true);
+            server.unused.prune(is_known, |nodes| match server.notifier.get() {
+                Some(notifier) => notifier.prune(nodes),
+                None => Ok(()),
+            });
+        };
+        if std::thread::Builder::new().name("fuse-prune".into()).spawn(prune).is_err() {
+            // The kernel keeps what it knows.
+            self.unused.give_up();
         }
     }
 

@@ -10,25 +10,23 @@
 //!   another mount lies over it, or it
 //!   is still in another mount namespace
 //! ```
-//! The session unmounts only the mount that it made, which it knows by its number: by now another mount may be at the
-//! folder.
+//! The session unmounts only the mount that it made, which it knows by its number (`place.rs`): by now another mount may
+//! be at the folder.
 //!
 //! Crash behaviour: a server that is killed leaves the image as a power cut would.
 
 use crate::ending::EndReport;
 use crate::handler::Handler;
-use crate::mountinfo::{MountEntry, mount_at};
 use crate::mounting::Mounting;
 use crate::options::Options;
+use crate::place::{Abort, Place};
 use crate::server::Server;
 use parking_lot::{Condvar, Mutex};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::mount::UnmountFlags;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use xfskit::volume::{Error, Volume};
@@ -151,7 +149,7 @@ pub fn serve(filesystem: Volume, connection: OwnedFd, options: &Options) -> Resu
 }
 
 fn serve_connection(server: &Arc<Server>, connection: OwnedFd, options: &Options) -> io::Result<()> {
-    let handler = Handler::new(Arc::clone(server), options.cache);
+    let handler = Handler::new(Arc::clone(server), options);
     let config = fuse::Config { threads: 1, ..options.session() };
     let session = fuse::Session::begin(handler, connection, config)?;
     server.set_session(session.notifier(), session.counters());
@@ -174,9 +172,9 @@ pub enum Unmounted {
 #[derive(Clone)]
 pub struct Unmounter {
     served: Arc<dyn Served>,
-    mount_point: PathBuf,
-    /// The mount that was made, if this process can see it.
-    entry: Option<Arc<MountEntry>>,
+    /// The mount that was made.
+    place: Arc<Place>,
+    abort: Option<Arc<Abort>>,
 }
 
 impl Session {
@@ -233,7 +231,7 @@ impl Serving {
         options: &Options,
     ) -> Result<Self, MountError> {
         let server = Arc::new(Server::new(filesystem));
-        let handler = Handler::new(Arc::clone(&server), options.cache);
+        let handler = Handler::new(Arc::clone(&server), options);
         let session = match fuse::Session::begin(handler, connection, options.session()) {
             Ok(session) => session,
             Err(error) => {
@@ -252,6 +250,15 @@ impl Serving {
     #[must_use]
     pub fn with_devices(mut self, devices: Vec<OwnedFd>) -> Self {
         self.session = self.session.with_devices(devices);
+        self
+    }
+
+    /// For a process in a sandbox: a thread that its rules name, for [`fuse::Session::with_follower`].
+    #[must_use]
+    pub fn with_follower(mut self, spare: Option<fuse::SpareThread>) -> Self {
+        if let Some(spare) = spare {
+            self.session = self.session.with_follower(spare);
+        }
         self
     }
 
@@ -282,8 +289,8 @@ impl Serving {
 }
 
 impl Unmounter {
-    pub(crate) fn new(served: Arc<dyn Served>, mount_point: PathBuf, entry: Option<Arc<MountEntry>>) -> Self {
-        Self { served, mount_point, entry }
+    pub(crate) fn new(served: Arc<dyn Served>, place: Arc<Place>, abort: Option<Arc<Abort>>) -> Self {
+        Self { served, place, abort }
     }
 
     /// Unmounts.
@@ -295,7 +302,7 @@ impl Unmounter {
             if !self.is_there() {
                 break;
             }
-            match unmount(&self.mount_point, false) {
+            match self.place.unmount(false) {
                 Ok(()) => break,
                 // A forked process has all open files of its parent until it executes a program.
                 Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
@@ -311,7 +318,7 @@ impl Unmounter {
         if is_left {
             self.call_in_writes();
         }
-        let detached = if is_left { unmount(&self.mount_point, true).map_err(MountError::Mount) } else { Ok(()) };
+        let detached = if is_left { self.place.unmount(true).map_err(MountError::Mount) } else { Ok(()) };
         // Even if the mount stays, the image is closed while that is still possible in good order.
         self.served.close()?;
         detached.map(|()| Unmounted::Detached)
@@ -322,10 +329,10 @@ impl Unmounter {
     /// waits no longer than it has to.
     fn call_in_writes(&self) {
         let (done, is_done) = mpsc::channel();
-        let mount_point = self.mount_point.clone();
+        let place = Arc::clone(&self.place);
         let started = std::thread::Builder::new().name("call-in".into()).spawn(move || {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let synced = rustix::fs::open(&mount_point, flags, Mode::empty()).and_then(rustix::fs::syncfs);
+            let synced = rustix::fs::open(place.path(), flags, Mode::empty()).and_then(rustix::fs::syncfs);
             if let Err(error) = synced {
                 tracing::warn!(%error, "what programs have written may be lost");
             }
@@ -341,48 +348,15 @@ impl Unmounter {
     /// would keep the process, and with it the mount and all who wait for it, for ever. For a process that is about to
     /// end without answering requests any more.
     pub fn abort(&self) {
-        if let Some(entry) = &self.entry {
-            abort_connection(entry);
+        if let Some(abort) = &self.abort {
+            abort.abort();
         }
     }
 
     /// Whether the mount at the folder is the one that this session made. Assumed if this process cannot see mounts.
     fn is_there(&self) -> bool {
-        let Some(entry) = &self.entry else { return !self.served.ends_within(Duration::ZERO) };
-        mount_at(&self.mount_point).is_ok_and(|found| found.as_ref() == Some(&**entry))
+        self.place.is_there().unwrap_or_else(|| !self.served.ends_within(Duration::ZERO))
     }
-}
-
-/// Ends the connection of a mount, by `fusectl` where it is mounted, as it usually is. Its owner may do that.
-fn abort_connection(entry: &MountEntry) {
-    let Some((_, minor)) = entry.device.split_once(':') else { return };
-    let path: PathBuf = ["/sys/fs/fuse/connections", minor, "abort"].iter().collect();
-    if let Err(error) = std::fs::write(path, "1") {
-        tracing::warn!(%error, "the connection to the kernel was not ended");
-    }
-}
-
-/// Unmounts what is mounted at a folder; with `detach`, also while programs use it.
-///
-/// # Errors
-/// The error of the kernel or of fusermount3.
-pub fn unmount(path: &Path, detach: bool) -> io::Result<()> {
-    let flags = if detach { UnmountFlags::DETACH } else { UnmountFlags::empty() };
-    match rustix::mount::unmount(path, flags) {
-        Err(Errno::PERM) => unmount_by_helper(path, detach),
-        other => Ok(other?),
-    }
-}
-
-/// Unmounts as an ordinary user.
-fn unmount_by_helper(path: &Path, detach: bool) -> io::Result<()> {
-    let mut command = Command::new("fusermount3");
-    command.arg("-u").args(detach.then_some("-z")).arg("--").arg(path);
-    let output = command.stdin(Stdio::null()).output()?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
 }
 
 /// Makes everything durable every few seconds, until it is dropped.

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Fixture, has, mounted, serve};
-use rustix::fs::{AtFlags, CWD, IFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
+use rustix::fs::{AtFlags, CWD, IFlags, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
@@ -221,4 +221,77 @@ fn what_was_written_before_a_file_is_protected_is_kept() {
             assert!(fs::read(dir.join(name)).unwrap() == expected, "{name}");
         }
     });
+}
+
+/// Without the option the kernel opens such files without a word.
+#[test]
+fn with_checked_opens_a_protected_file_is_not_opened_for_what_it_refuses() {
+    let Some((mut fixture, kernel)) = with_protected(&["immutable"], IFlags::IMMUTABLE) else { return };
+    let set = |dir: &Path| {
+        let path = dir.join("appended");
+        fs::write(&path, CONTENTS).unwrap();
+        let file = File::open(&path).unwrap();
+        rustix::fs::ioctl_setflags(&file, IFlags::APPEND).unwrap();
+        fs::write(dir.join("plain"), CONTENTS).unwrap();
+    };
+    set(kernel.path());
+    set(&fixture.path(""));
+    assert!(File::options().write(true).open(fixture.path("immutable")).is_ok(), "opens are not checked");
+    fixture.mount.stop().unwrap();
+    let device = xfskit::device::FileDevice::open(fixture.scratch.file("a.img"), xfskit::device::Access::Write);
+    let options = xfskit_fuse::Options { opens: xfskit_fuse::Opens::Checked, ..Default::default() };
+    fixture.mount = common::serve_as(&fixture.scratch, std::sync::Arc::new(device.unwrap()), options);
+    let open = |dir: &Path, name: &str, flags: OFlags| {
+        let made = rustix::fs::open(dir.join(name), flags, 0o644.into());
+        made.map(drop).map_err(rustix::io::Errno::raw_os_error)
+    };
+    for name in ["immutable", "appended", "plain", "new"] {
+        for access in [OFlags::RDONLY, OFlags::WRONLY, OFlags::RDWR] {
+            for more in [OFlags::empty(), OFlags::APPEND, OFlags::TRUNC, OFlags::APPEND | OFlags::TRUNC, OFlags::CREATE]
+            {
+                let flags = access | more;
+                let expected = open(kernel.path(), name, flags);
+                assert_eq!(open(&fixture.path(""), name, flags), expected, "{name} {flags:?}");
+            }
+        }
+    }
+    // It may be read, and the other one appended to.
+    assert_eq!(fs::read(fixture.path("immutable")).unwrap(), CONTENTS);
+    fs::write(fixture.path("made"), CONTENTS).unwrap();
+    let mut file = File::options().append(true).open(fixture.path("appended")).unwrap();
+    file.write_all(b"more").unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    kernel.unmount();
+    fixture.judge(|dir| {
+        assert_eq!(fs::read(dir.join("appended")).unwrap(), b"0123456789more");
+        assert_eq!(fs::read(dir.join("made")).unwrap(), CONTENTS);
+    });
+}
+
+/// The kernel keeps ctime of a file that it knows itself.
+#[test]
+fn a_change_of_flags_is_seen_in_ctime() {
+    let Some(fixture) = mounted() else { return };
+    let ctime = |name: &str| {
+        let data = fs::metadata(fixture.path(name)).unwrap();
+        (data.ctime(), data.ctime_nsec())
+    };
+    fs::write(fixture.path("file"), CONTENTS).unwrap();
+    fs::create_dir(fixture.path("dir")).unwrap();
+    for name in ["file", "dir"] {
+        for flags in [IFlags::NODUMP, IFlags::NOATIME, IFlags::empty()] {
+            let before = ctime(name);
+            std::thread::sleep(Duration::from_millis(20));
+            let file = File::open(fixture.path(name)).unwrap();
+            rustix::fs::ioctl_setflags(&file, flags).unwrap();
+            drop(file);
+            // Programs of their own take as long to end and to start.
+            std::thread::sleep(Duration::from_millis(5));
+            assert!(ctime(name) > before, "{name}, {flags:?}");
+            assert_eq!(ctime(name), ctime(name));
+        }
+    }
+    assert_eq!(fs::read(fixture.path("file")).unwrap(), CONTENTS);
+    fixture.judge(|_| {});
 }

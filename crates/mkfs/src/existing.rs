@@ -4,6 +4,10 @@ use crate::signatures::{self, DISKS, FILES, HEAD_BYTES, Signature, TAIL_BYTES, Z
 use std::io;
 use xfskit_device::BlockDevice;
 
+/// The longest record of a journal and its header, so that one begins within that.
+const LOG_BYTES: u64 = 264 << 10;
+const SECTOR_BYTES: usize = 512;
+
 /// The format on the device, if it is a known one: a filesystem, a volume, a partition table that cannot stand before
 /// a filesystem.
 ///
@@ -24,6 +28,11 @@ fn head_format(device: &dyn BlockDevice) -> io::Result<Option<&'static str>> {
 /// The format by what the device has elsewhere.
 fn rest_format(device: &dyn BlockDevice) -> io::Result<Option<&'static str>> {
     let size = device.size_bytes();
+    // A journal has records everywhere, but may begin with a part of one.
+    let log = read(device, 0, LOG_BYTES.min(size))?;
+    if log.chunks(SECTOR_BYTES).any(signatures::is_log_record) {
+        return Ok(Some(signatures::EXTERNAL_LOG));
+    }
     let tail_bytes = TAIL_BYTES.min(size);
     if let Some(name) = signatures::of_tail(size, &read(device, size - tail_bytes, tail_bytes)?) {
         return Ok(Some(name));

@@ -21,6 +21,7 @@
 mod ag_layout;
 mod error;
 mod existing;
+mod idle;
 mod log;
 mod log_size;
 mod make;
@@ -36,5 +37,5 @@ pub use error::MakeError;
 pub use existing::{Extent, disk_format, existing_format, first_data, known_contents};
 pub use make::{make, plan, set_aside, verify};
 pub use options::{AgLayout, Autofsck, InodeSize, LogLocation, LogStripe, Options, Size, Stripe};
-pub use readers::Reader;
-pub use signatures::{MBR, TAR, XFS};
+pub use readers::{Reader, reader_names};
+pub use signatures::{EXTERNAL_LOG, MBR, TAR, XFS};

@@ -178,6 +178,8 @@ pub struct Options {
     pub dir_block_bytes: Option<u32>,
     /// `-n parent`.
     pub parent: bool,
+    /// `-r extsize`: without a realtime section only the default is taken, a block or 4096 bytes, whichever is more.
+    pub realtime_extent: Option<Size>,
     /// Allow what mkfs.xfs makes only with `--unsupported`: less than 300 MB, one AG, a log of less than 64 MB.
     pub allow_small: bool,
 }
@@ -210,6 +212,7 @@ impl Default for Options {
             autofsck: None,
             dir_block_bytes: None,
             parent: true,
+            realtime_extent: None,
             allow_small: false,
         }
     }

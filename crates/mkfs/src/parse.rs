@@ -1,6 +1,7 @@
 //! The option syntax of mkfs.xfs: a section letter and a list of sub-options, `-d agcount=4,su=64k,sw=2`.
 
 use crate::MakeError;
+use crate::idle::asks_for;
 use crate::options::{AgLayout, Autofsck, InodeSize, LogLocation, LogStripe, Options, Size, Stripe};
 
 /// One `name=value` of a section, and its section, which errors name.
@@ -87,7 +88,7 @@ fn parse_size(text: &str) -> Option<Size> {
 
 impl Options {
     /// Applies the sub-options of one section, as in `apply('d', "agcount=4,su=64k,sw=2")`. Sections are b, d, i, l, m,
-    /// n and s. Sections r, p and c are refused by name; the label is set by [`Options::set_label`].
+    /// n, r and s. Sections p and c are refused by name; the label is set by [`Options::set_label`].
     ///
     /// # Errors
     /// Each names the option: [`MakeError::Unknown`], [`MakeError::Value`], [`MakeError::Conflict`] for an option that
@@ -104,6 +105,11 @@ impl Options {
             if seen.contains(&name) {
                 return Err(MakeError::conflict(option.title(), "the option is given twice"));
             }
+            if let Some(asked) = asks_for(section, name, value) {
+                asked.map_err(|what| option.unsupported(what))?;
+                seen.push(name);
+                continue;
+            }
             match section {
                 'b' => self.apply_block(&option)?,
                 'd' => self.apply_data(&option)?,
@@ -112,7 +118,7 @@ impl Options {
                 'm' => self.apply_metadata(&option)?,
                 'n' => self.apply_naming(&option)?,
                 's' => self.apply_sector(&option)?,
-                'r' => return Err(option.unsupported("realtime sections")),
+                'r' => self.apply_realtime(&option)?,
                 'p' => return Err(option.unsupported("prototype files; use --from, or the name mkfs.xfs")),
                 'c' => return Err(option.unsupported("configuration files within options")),
                 _ => return Err(option.unknown()),
@@ -184,13 +190,14 @@ impl Options {
                 }
                 self.stripe = Stripe::Units { unit, width };
             }
-            "concurrency" if option.value == Some("0") => {}
-            "concurrency" => return Err(option.unsupported("a number of AGs by concurrency; use agcount")),
-            "file" | "name" => return Err(option.unsupported("naming the image in an option")),
-            "rtinherit" => return Err(option.unsupported("realtime sections")),
-            "projinherit" | "extszinherit" | "cowextsize" | "daxinherit" => {
-                return Err(option.unsupported("inherited flags of the root directory"));
-            }
+            _ => return Err(option.unknown()),
+        }
+        Ok(())
+    }
+
+    fn apply_realtime(&mut self, option: &SubOption<'_>) -> Result<(), MakeError> {
+        match option.name {
+            "extsize" => self.realtime_extent = Some(option.size()?),
             _ => return Err(option.unknown()),
         }
         Ok(())
@@ -207,7 +214,6 @@ impl Options {
             "align" => option.fixed("1", "inodes are always aligned in version 5")?,
             "attr" => option.fixed("2", "attributes are always version 2 in XFS version 5")?,
             "projid32bit" => option.fixed("1", "project identifiers always have 32 bits in version 5")?,
-            "max_atomic_write" => return Err(option.unsupported("a log sized for atomic writes")),
             _ => return Err(option.unknown()),
         }
         Ok(())
@@ -234,9 +240,6 @@ impl Options {
             "sectsize" => self.log_sector_bytes = Some(option.power_of_two(512..=32768)?),
             "version" => option.fixed("2", "the log is always version 2 in XFS version 5")?,
             "lazy-count" => option.fixed("1", "counters are always lazy in version 5")?,
-            "concurrency" if option.value == Some("0") => {}
-            "concurrency" => return Err(option.unsupported("a log sized by concurrency; use size")),
-            "file" | "name" => return Err(option.unsupported("naming the log in another way than logdev")),
             _ => return Err(option.unknown()),
         }
         Ok(())
@@ -252,8 +255,6 @@ impl Options {
 
     fn apply_metadata(&mut self, option: &SubOption<'_>) -> Result<(), MakeError> {
         match option.name {
-            "crc" if option.switch()? => {}
-            "crc" => return Err(option.unsupported("version 4, which has no checksums")),
             "finobt" => self.finobt = option.switch()?,
             "inobtcount" => self.inobt_counts = Some(option.switch()?),
             "rmapbt" => self.rmapbt = option.switch()?,
@@ -264,11 +265,6 @@ impl Options {
                 self.uuid = Some(*uuid.as_bytes());
             }
             "autofsck" => self.autofsck = Some(parse_autofsck(option)?),
-            "metadir" if !option.switch()? => {}
-            "metadir" => return Err(option.unsupported("metadata directory trees")),
-            "uquota" | "gquota" | "pquota" | "uqnoenforce" | "gqnoenforce" | "pqnoenforce" | "noquota" => {
-                return Err(option.unsupported("quota"));
-            }
             _ => return Err(option.unknown()),
         }
         Ok(())
@@ -327,7 +323,7 @@ mod tests {
         assert!(fails('d', "agcount=2,agsize=1g").contains("agsize"));
         assert!(fails('m', "crc=0").contains("-m crc"));
         assert!(fails('m', "metadir=1").contains("metadata directory"));
-        assert!(fails('r', "extsize=4k").contains("realtime"));
+        assert!(fails('r', "size=4k").contains("realtime"));
         assert!(fails('l', "agnum=1,logdev=x").contains("logdev"));
         assert!(fails('n', "colour=3").contains("-n colour"));
         assert!(fails('i', "maxpct=101").contains("0 to 100"));

@@ -117,7 +117,12 @@ fn describe(options: &Options, sizes: &Sizes, ags: &Ags, has_attr: bool) -> Resu
     raw.ag_blocks_log = ags.blocks.next_power_of_two().trailing_zeros() as u8;
     raw.ag_count.set(ags.count as u32);
     // Without a realtime section no file uses a realtime extent, but the superblock records its size: at least 4 KiB.
-    raw.rt_extent_blocks.set((4096 / sizes.block).max(1) as u32);
+    let extent_bytes = sizes.block.max(4096);
+    let asked = options.realtime_extent.map(|size| size.bytes(sizes.block, sizes.sector));
+    if asked.is_some_and(|bytes| bytes != Some(extent_bytes)) {
+        return Err(MakeError::Unsupported { option: "-r extsize".into(), what: "realtime sections" });
+    }
+    raw.rt_extent_blocks.set((extent_bytes / sizes.block) as u32);
     raw.root_inode.set(INODES_PER_CHUNK.into());
     raw.inode_max_percent = inode_max_percent(options, sizes, ags);
     raw.stripe_unit.set(sizes.stripe_unit as u32);

@@ -53,6 +53,11 @@ const DISTRIBUTIONS: [(&str, Version, Version); 9] = [
     ("ubuntu-24.04", (6, 8), (2, 12)),
 ];
 
+/// Names of readers: the distributions, and the beginnings of those with a version of their own.
+pub fn reader_names() -> impl Iterator<Item = &'static str> {
+    DISTRIBUTIONS.iter().map(|(name, ..)| *name).chain(["linux-", "grub-"])
+}
+
 /// A program that is to read an image, or several.
 ///
 /// ```

@@ -7,6 +7,8 @@
 pub const XFS: &str = "an XFS image";
 /// The name of a disk with an MBR. The table leaves the rest of the disk as it is, which may be an XFS image.
 pub const MBR: &str = "an MBR partition table";
+/// The name of a device with the journal of an XFS image.
+pub const EXTERNAL_LOG: &str = "the external journal of an XFS image";
 /// The name of a tar archive.
 pub const TAR: &str = "a tar archive";
 
@@ -28,9 +30,13 @@ const UFS: &str = "a UFS image";
 const SQUASHFS: &str = "a squashfs image";
 const GPT: &str = "a GPT partition table";
 
+/// What a record of the journal begins with.
+const LOG_RECORD_MAGIC: [u8; 4] = [0xfe, 0xed, 0xba, 0xbe];
+
 /// Filesystems, volumes, and what holds disks of virtual machines.
 pub(crate) const SIGNATURES: &[Signature] = &[
     (0, b"XFSB", XFS),
+    (0, &LOG_RECORD_MAGIC, EXTERNAL_LOG),
     (0x438, &[0x53, 0xef], EXT),
     (0x10040, b"_BHRfS_M", "a btrfs image"),
     (0x400, &[0x10, 0x20, 0xf5, 0xf2], "an f2fs image"),
@@ -113,6 +119,8 @@ pub(crate) const DISKS: &[Signature] = &[
     (0, b"vhdxfile", "a VHDX image"),
     (0, b"conectix", "a VHD image"),
     (0, b"QED\0", "a QED image"),
+    (0, b"XFSM", "a metadump of an XFS image"),
+    (0, b"XMD2", "a metadump of an XFS image"),
     (510, &[0x55, 0xaa], MBR),
 ];
 
@@ -125,7 +133,17 @@ pub(crate) const FILES: &[Signature] = &[
     (0, b"PK\x03\x04", "a zip archive"),
     (257, b"ustar", TAR),
     (0, b"\x7fELF", "a program"),
+    (0, b"xFSdump0", "a dump of xfsdump (xfsrestore puts its files back)"),
+    (0, b"partclone-image", "an image of partclone (partclone.restore makes an image of it)"),
 ];
+
+/// Whether a sector begins a record of the journal, in little-endian form.
+pub(crate) fn is_log_record(sector: &[u8]) -> bool {
+    const VERSION: usize = 8;
+    const FORMAT: usize = 300;
+    let is = |offset: usize, value: u32| sector.get(offset..offset + 4) == Some(&value.to_be_bytes());
+    sector.starts_with(&LOG_RECORD_MAGIC) && (is(VERSION, 1) || is(VERSION, 2)) && is(FORMAT, 1)
+}
 
 /// Bytes at the start of a device in which [`of_head`] looks.
 pub(crate) const HEAD_BYTES: u64 = 0x10568;

@@ -28,6 +28,7 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -130,6 +131,25 @@ impl NbdDevice {
         Self::open_with(address, Access::Write, options).map_err(|problem| OpenError::new(address, problem))
     }
 
+    /// The export without a name of a server that is connected already, over one connection. `name` stands for it in
+    /// errors; `writers` is there for an export that is written.
+    ///
+    /// # Errors
+    /// What is wrong with the server.
+    pub fn over(socket: UnixStream, name: &str, writers: Option<Writers>, options: &Options) -> Result<Self, Problem> {
+        let mut stream = Stream::over(socket);
+        let deadline = Instant::now() + options.opening;
+        greet(&mut Timed { stream: &mut stream, deadline })?;
+        let export = negotiate(&mut Timed { stream: &mut stream, deadline }, "")?;
+        let access = if writers.is_some() { Access::Write } else { Access::Read };
+        if access == Access::Write {
+            verify_writable(&export)?;
+        }
+        let health = Arc::new(Health::default());
+        let connection = Connection::start(stream, &export, options.silence, Arc::clone(&health));
+        Ok(Self::new(name.into(), vec![connection.map_err(Problem::Io)?], export, access, health))
+    }
+
     /// How many connections there are.
     pub fn connections(&self) -> usize {
         self.connections.len()
@@ -156,9 +176,13 @@ impl NbdDevice {
             }
             connections.push(start(stream).map_err(Problem::Io)?);
         }
+        Ok(Self::new(address.to_string(), connections, export, access, health))
+    }
+
+    fn new(name: String, connections: Vec<Connection>, export: Export, access: Access, health: Arc<Health>) -> Self {
         let longest = export.maximum_bytes.min(PIECE_BYTES);
-        Ok(Self {
-            name: address.to_string(),
+        Self {
+            name,
             connections,
             size_bytes: export.size_bytes - export.size_bytes % u64::from(export.minimum_bytes),
             piece_bytes: 1 << longest.ilog2(),
@@ -171,7 +195,7 @@ impl NbdDevice {
             writes_zeroes: AtomicBool::new(export.has(wire::SEND_WRITE_ZEROES)),
             blocks: RwLock::new(()),
             export,
-        })
+        }
     }
 
     fn error(&self, kind: io::ErrorKind, what: &str) -> io::Error {

@@ -36,6 +36,11 @@ impl Stream {
         Ok(Self { socket, tls: None })
     }
 
+    /// A socket that is connected.
+    pub fn over(socket: UnixStream) -> Self {
+        Self { socket: Socket::Unix(socket), tls: None }
+    }
+
     /// Puts TLS over the socket. Nothing that was received before may wait for its reader.
     pub fn secure(&mut self, start: impl FnOnce(&Socket) -> io::Result<Session>) -> io::Result<()> {
         self.tls = Some(start(&self.socket)?);

@@ -121,6 +121,15 @@ impl Geometry {
         (INODES_PER_CHUNK >> (self.block_log - self.inode_log)).max(1)
     }
 
+    /// Most inodes that the image may have, in whole chunks; `None` without a limit. Source: `xfs_ialloc_setup_geometry`
+    /// (`maxicount`).
+    pub fn max_inodes(&self) -> Option<u64> {
+        let chunk_blocks = u64::from(self.inode_chunk_blocks());
+        let percent = Some(u64::from(self.inode_max_percent)).filter(|percent| *percent > 0)?;
+        let blocks = u128::from(self.data_blocks) * u128::from(percent) / 100;
+        Some(blocks as u64 / chunk_blocks * chunk_blocks * u64::from(self.inodes_per_block()))
+    }
+
     /// Inodes that one allocation of a chunk creates: a chunk, or a whole block if that contains more.
     pub fn inodes_per_allocation(&self) -> u32 {
         self.inodes_per_block().max(INODES_PER_CHUNK)

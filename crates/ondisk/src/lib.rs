@@ -21,6 +21,7 @@ pub mod features;
 mod fork_bytes;
 mod geometry;
 pub mod inode;
+mod inode_in_use;
 pub mod limits;
 pub mod log_items;
 pub mod log_record;

@@ -145,6 +145,8 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_gettid,
     libc::SYS_exit,
     libc::SYS_exit_group,
+    // The end of a process that was started before.
+    libc::SYS_wait4,
     // Who it is.
     libc::SYS_getpid,
     libc::SYS_getppid,
@@ -319,10 +321,10 @@ const SOCKET_KIND: u64 = 0xf;
 const MESSAGES: &[c_long] =
     &[libc::SYS_msgget, libc::SYS_msgsnd, libc::SYS_msgrcv, libc::SYS_semget, libc::SYS_semop, libc::SYS_semtimedop];
 
-/// A server keeps a memory file by which it reports how it ended, and asks for the directory that it leaves. One of its
-/// threads says where and how others run.
-const SERVES: &[c_long] =
-    &[libc::SYS_memfd_create, libc::SYS_chdir, libc::SYS_sched_setaffinity, libc::SYS_sched_setscheduler];
+/// A server keeps a memory file by which it reports how it ended, and leaves its directory and its session.
+const SERVES: &[c_long] = &[libc::SYS_memfd_create, libc::SYS_chdir, libc::SYS_setsid];
+/// Its threads say where and how they run. Of other threads these calls would take those of any process of the user.
+const SCHEDULES: &[c_long] = &[libc::SYS_sched_setaffinity, libc::SYS_sched_setscheduler];
 const RINGS: &[c_long] = &[libc::SYS_io_uring_setup, libc::SYS_io_uring_register, libc::SYS_io_uring_enter];
 
 /// Requests to devices and open files.
@@ -502,8 +504,15 @@ fn allowed(needs: &Needs) -> Result<Rules, SandboxError> {
     // Signals to itself: abort.
     rules.insert(number(libc::SYS_tgkill), one_of(0, &[std::process::id().into()])?);
     if cfg!(target_env = "musl") {
-        // Its abort names the thread alone.
-        rules.insert(number(libc::SYS_tkill), Vec::new());
+        // Its abort names the thread alone, which no filter can tell from a thread of another process.
+        rules.insert(number(libc::SYS_tkill), one_of(1, &[u64::from(libc::SIGABRT.unsigned_abs())])?);
+    }
+    if matches!(needs.calls, Calls::Serve(_)) {
+        // The thread that calls, and those that are named.
+        let threads: Vec<u64> = std::iter::once(0).chain(needs.threads.iter().map(|&id| id.into())).collect();
+        for call in SCHEDULES {
+            rules.insert(number(*call), one_of(0, &threads)?);
+        }
     }
     // Limits of its own, to read.
     let own = vec![rule(vec![condition(0, SeccompCmpOp::Eq, 0)?, null(2)?])?];

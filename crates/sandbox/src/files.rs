@@ -25,6 +25,8 @@ pub enum FileUse {
     List,
     /// Reading, and listing; questions to a device.
     Read,
+    /// All of that, and starting as a program: for a process that becomes another program.
+    Run,
     /// Reading and writing of what exists.
     Write,
     /// All of that, and to make, rename, link and remove regular files.
@@ -39,6 +41,7 @@ impl FileUse {
         match self {
             Self::List => AccessFs::ReadDir.into(),
             Self::Read => read,
+            Self::Run => read | AccessFs::Execute,
             Self::Write => read | AccessFs::WriteFile | AccessFs::Truncate,
             Self::Replace => {
                 let names = AccessFs::MakeReg | AccessFs::RemoveFile | AccessFs::Refer;

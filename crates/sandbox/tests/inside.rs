@@ -56,6 +56,19 @@ const TRIES: &[(&str, Calls, Option<i32>, Try)] = &[
         file.read_to_string(&mut String::new())?;
         file.sync_all()
     }),
+    ("says where its thread runs", Calls::Serve(IoUring::Not), Some(DONE), |_| bind(0)),
+    ("says where a named thread runs", Calls::Serve(IoUring::Not), Some(DONE), |_| bind(gettid())),
+    ("says where another thread runs", Calls::Serve(IoUring::Not), Some(REFUSED), |_| bind(std::process::id().into())),
+    ("says where another process runs", Calls::Serve(IoUring::Not), Some(REFUSED), |_| {
+        bind(std::os::unix::process::parent_id().into())
+    }),
+    ("says how another process runs", Calls::Serve(IoUring::Not), Some(REFUSED), |_| {
+        let priority = Box::leak(Box::new(0_i64));
+        let parent = i64::from(std::os::unix::process::parent_id());
+        let arguments = [parent, libc::SCHED_IDLE.into(), priority as *const i64 as i64, 0, 0, 0];
+        returned(libc::SYS_sched_setscheduler, arguments).map(drop)
+    }),
+    ("says where it runs without being a server", Calls::Files, Some(REFUSED), |_| bind(0)),
     ("changes the permissions of a file that it reads", Calls::Outputs, Some(REFUSED), |at| {
         use std::os::unix::fs::PermissionsExt;
         File::open(at.join("read"))?.set_permissions(fs::Permissions::from_mode(0o666))
@@ -113,6 +126,7 @@ fn needs(at: &Path, calls: Calls) -> Needs {
     fs::rename(at.join("open"), at.join("renamed")).unwrap();
     fs::write(at.join("open"), "another").unwrap();
     needs.open_files.push((open, FileUse::Read));
+    needs.threads.push(gettid() as u32);
     needs
 }
 
@@ -186,6 +200,16 @@ fn returned(number: i64, [a, b, c, d, e, f]: [i64; 6]) -> std::io::Result<i64> {
         -1 => Err(std::io::Error::last_os_error()),
         result => Ok(result),
     }
+}
+
+fn gettid() -> i64 {
+    rustix::thread::gettid().as_raw_nonzero().get().into()
+}
+
+/// Lets a thread run everywhere.
+fn bind(thread: i64) -> std::io::Result<()> {
+    let all = Box::leak(Box::new([u64::MAX; 16]));
+    returned(libc::SYS_sched_setaffinity, [thread, 128, all.as_ptr() as i64, 0, 0, 0]).map(drop)
 }
 
 fn socket(kind: i32, protocol: i32) -> std::io::Result<i32> {

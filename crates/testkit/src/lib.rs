@@ -18,6 +18,7 @@
 
 mod fuzzed;
 mod mount;
+mod noted;
 mod reference;
 mod scratch;
 mod scrub;
@@ -25,6 +26,7 @@ mod tree;
 
 pub use fuzzed::fuzzed_images;
 pub use mount::{Mount, kernel_mount, kernel_mount_with, try_kernel_mount};
+pub use noted::NotedDevice;
 pub use reference::{Reference, UML_DISKS, UmlRun, reference};
 pub use scratch::{Scratch, copy_image, scratch};
 pub use scrub::scrub;

@@ -51,6 +51,11 @@ pub fn reference() -> Option<Reference> {
 }
 
 impl Reference {
+    /// The folder of the tools, for a test that runs one itself.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Runs one of the tools. Paths among the arguments must lie in a [`scratch`](crate::scratch()) folder.
     ///
     /// # Panics

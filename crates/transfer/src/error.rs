@@ -27,6 +27,14 @@ pub enum TransferError {
         /// The engine's error.
         source: xfskit::volume::Error,
     },
+    /// A part of a directory of the image cannot be read.
+    #[error("{path}: {}; {lost}", .lost.error)]
+    LostNames {
+        /// The directory.
+        path: String,
+        /// What is lost.
+        lost: Box<xfskit::volume::LostNames>,
+    },
     /// A file changed while it was copied.
     #[error("{0}: it changed while it was read, or is not as long as it says; copy it when nothing writes to it")]
     Changed(String),
@@ -147,10 +155,23 @@ impl TransferError {
     }
 }
 
-/// A path for messages.
-pub(crate) fn shown(path: &[u8]) -> String {
-    if path.is_empty() { ".".into() } else { String::from_utf8_lossy(path).into_owned() }
+/// A path for messages. One that no program could be given is shown without its middle: a tree may be as deep as its
+/// image is large, and each of its folders may be the subject of a message.
+pub fn shown(path: &[u8]) -> String {
+    if path.is_empty() {
+        return ".".into();
+    }
+    if path.len() < LONGEST_SHOWN_BYTES {
+        return String::from_utf8_lossy(path).into_owned();
+    }
+    let (first, last) = (&path[..LONGEST_SHOWN_BYTES / 2], &path[path.len() - LONGEST_SHOWN_BYTES / 2..]);
+    let left_out = path.len() - LONGEST_SHOWN_BYTES / 2 * 2;
+    let (first, last) = (String::from_utf8_lossy(first), String::from_utf8_lossy(last));
+    format!("{first}[... {left_out} bytes ...]{last}")
 }
+
+/// PATH_MAX of Linux.
+const LONGEST_SHOWN_BYTES: usize = 4096;
 
 /// Adds the operation and the file of the host to an error.
 pub(crate) fn host<'a, E: Into<io::Error>>(path: &'a [u8], what: &'static str) -> impl FnOnce(E) -> TransferError + 'a {
@@ -178,6 +199,14 @@ impl LeftOut {
             self.first = reason.to_string();
         }
         self.count += 1;
+    }
+
+    /// Counts names that a directory has lost: one at least.
+    pub(crate) fn note_names(&mut self, dir: &str, names: Option<u64>) {
+        if self.count == 0 {
+            self.first = dir.into();
+        }
+        self.count += names.unwrap_or(1).max(1);
     }
 
     /// Counts an attribute that the system refused.
@@ -211,10 +240,17 @@ pub struct Losses {
     pub sockets: LeftOut,
     /// Names whose leading slash was dropped.
     pub absolute: LeftOut,
+    /// Files of an archive whose type is unknown, taken as regular files.
+    pub unknown_types: LeftOut,
+    /// Archives that have no end mark, and may have been cut short behind a file.
+    pub unmarked: LeftOut,
     /// The image itself, if it lies in the folder that it is filled from.
     pub itself: LeftOut,
     /// Files of a damaged image that cannot be read; the first one with the reason.
     pub unreadable: LeftOut,
+    /// Names that were in parts of directories that cannot be read, one for each directory where nobody knows; and the
+    /// first of these directories.
+    pub lost_names: LeftOut,
     /// Files of a damaged image some of whose attributes cannot be read; the first one with the reason.
     pub unreadable_attributes: LeftOut,
     /// Files of which the rest cannot be read and is zeros in the stream; the first one with the reason.
@@ -229,7 +265,9 @@ impl Losses {
 
     /// Whether a part of the source could not be read.
     pub fn are_of_damage(&self) -> bool {
-        [&self.unreadable, &self.unreadable_attributes, &self.padded].iter().any(|left| left.count > 0)
+        [&self.unreadable, &self.lost_names, &self.unreadable_attributes, &self.padded]
+            .iter()
+            .any(|left| left.count > 0)
     }
 
     /// Whether the copy lacks something that only root could have copied: owners, attributes.
@@ -252,8 +290,11 @@ impl Losses {
         add(&mut self.roots_attributes, other.roots_attributes);
         add(&mut self.sockets, other.sockets);
         add(&mut self.absolute, other.absolute);
+        add(&mut self.unknown_types, other.unknown_types);
+        add(&mut self.unmarked, other.unmarked);
         add(&mut self.itself, other.itself);
         add(&mut self.unreadable, other.unreadable);
+        add(&mut self.lost_names, other.lost_names);
         add(&mut self.unreadable_attributes, other.unreadable_attributes);
         add(&mut self.padded, other.padded);
         self
@@ -269,7 +310,10 @@ impl fmt::Display for Losses {
             (&self.roots_attributes, ["attribute was", "attributes were"], "not kept: only root may set them"),
             (&self.sockets, ["socket was", "sockets were"], "left out: a tar stream cannot hold them"),
             (&self.absolute, ["name was", "names were"], "taken without the slash at the front"),
+            (&self.unknown_types, ["file was", "files were"], "taken as regular: the archive has no known type for it"),
+            (&self.unmarked, ["archive has", "archives have"], "no end mark: it may have been cut short"),
             (&self.unreadable, ["file was", "files were"], "left out with all below: it cannot be read"),
+            (&self.lost_names, ["name was", "names were"], "lost with a part of their directory that cannot be read"),
             (&self.unreadable_attributes, ["file was", "files were"], "copied without attributes that cannot be read"),
             (&self.padded, ["file has", "files have"], "zeros in place of contents that cannot be read"),
             (&self.itself, ["file was", "files were"], "left out: the image itself lies in the folder"),

@@ -164,6 +164,13 @@ pub struct Meta {
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
+impl Meta {
+    /// Bytes of the extended attributes.
+    pub(crate) fn xattr_bytes(&self) -> usize {
+        self.xattrs.iter().map(|(name, value)| name.len() + value.len()).sum()
+    }
+}
+
 /// Whether every side knows an attribute of this name. XFS also shows its ACLs under names of its own, which are left
 /// out.
 pub(crate) fn is_portable(name: &[u8]) -> bool {
@@ -196,9 +203,13 @@ pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
 }
 
 impl Node {
-    /// Bytes of the path and the attributes.
+    /// Bytes of the path, the attributes and the map of the contents.
     pub(crate) fn meta_bytes(&self) -> usize {
-        self.path.len() + self.meta.xattrs.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
+        let map = match &self.kind {
+            Kind::File { contents: Contents::Parts(parts), .. } => std::mem::size_of_val(parts.as_slice()),
+            _ => 0,
+        };
+        self.path.len() + map + self.meta.xattr_bytes()
     }
 
     /// Bytes of contents in the file's event.

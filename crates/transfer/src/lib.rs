@@ -27,6 +27,7 @@ mod labels;
 mod layers;
 mod manifest;
 mod oci;
+mod paths;
 mod pipe;
 mod queue;
 mod size;
@@ -35,9 +36,11 @@ mod whiteout;
 pub use adjust::{Adjust, Asked, Attributes, IdMap, IdRange, Labels, Owners};
 pub use archive::{TarSink, TarSource, acl_text, unpacked};
 pub use environment::FixedEnvironment;
-pub use error::{LeftOut, Losses, NotReplaced, Result, TransferError};
+pub use error::{LeftOut, Losses, NotReplaced, Result, TransferError, shown};
 pub use event::{Contents, Event, FileKind, Hidden, Kind, Meta, Node, is_not_the_files};
-pub use host::{Durability, HostSink, HostSource, Keeper, ProtoSource, Slashes, Written};
+pub use host::{
+    Durability, HostSink, HostSource, Keeper, NotSeen, ProtoSource, Slashes, Written, ask_pretender, refuse_other_names,
+};
 pub use image::{Found, ImageSink, ImageSource, ImageWalk, WalkEvent};
 pub use labels::FileContexts;
 pub use layers::Layers;

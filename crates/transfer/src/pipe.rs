@@ -244,9 +244,9 @@ impl Outlet<'_> {
     }
 
     fn flush(&mut self) -> Result<()> {
-        self.bytes = 0;
+        let bytes = std::mem::take(&mut self.bytes);
         let batch = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH_EVENTS));
-        self.sender.send(batch).map_err(|_| TransferError::Stopped)
+        self.sender.send(batch, bytes).map_err(|_| TransferError::Stopped)
     }
 }
 

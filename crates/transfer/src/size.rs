@@ -5,6 +5,7 @@
 
 use crate::event::{Contents, Kind, Node, split};
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 
 /// Bytes of an inode before its forks.
 const CORE_BYTES: u64 = 176;
@@ -87,14 +88,23 @@ pub struct Needs {
     least: LeastNeeds,
     blocks: u64,
     extents: u64,
-    /// Bytes of the names in each directory.
-    names: HashMap<Vec<u8>, u64>,
+    /// Bytes of the names in each directory, by a hash of its path: the paths of deep trees take much memory, and a sum
+    /// that is wrong once in 2^64 pairs is no less an estimate.
+    names: HashMap<u64, u64>,
+    hashes: RandomState,
 }
 
 impl Needs {
     /// Nothing yet.
     pub fn new(shape: Shape) -> Self {
-        Self { shape, least: LeastNeeds::new(shape), blocks: 0, extents: 0, names: HashMap::new() }
+        Self {
+            shape,
+            least: LeastNeeds::new(shape),
+            blocks: 0,
+            extents: 0,
+            names: HashMap::new(),
+            hashes: RandomState::new(),
+        }
     }
 
     /// The size of an image that should have room for the tree.
@@ -144,10 +154,7 @@ impl Needs {
     fn count_name(&mut self, path: &[u8]) {
         let (dir, name) = split(path);
         let bytes = name.len() as u64 + NAME_BYTES;
-        match self.names.get_mut(dir) {
-            Some(sum) => *sum += bytes,
-            None => drop(self.names.insert(dir.to_vec(), bytes)),
-        }
+        *self.names.entry(self.hashes.hash_one(dir)).or_default() += bytes;
     }
 
     fn count_contents(&mut self, kind: &Kind) {

@@ -119,10 +119,21 @@ fn what_no_header_holds_survives() {
 fn a_stream_that_ends_anywhere_is_cut_short() {
     let stream = archive(nodes());
     let end = stream.len() - 1024;
-    for length in (0..=end).step_by(509).chain([end - 1, end]) {
-        assert!(matches!(read(&stream[..length]), Err(TransferError::CutShort(..))), "{length} of {}", stream.len());
+    let mut complete = 0;
+    for length in (0..=end).step_by(509).chain((0..=end).step_by(512)) {
+        let (mut kept, mut source) = (Kept::default(), TarSource::new(&stream[..length]));
+        let result = transfer(&mut source, &mut kept, &Adjust::default(), &());
+        match (result, source.losses().unmarked.count) {
+            (Err(TransferError::CutShort(..)), 0) => {}
+            // Behind a file nothing shows whether others followed, so the missing end mark is told.
+            (Ok(()), 1) if length % 512 == 0 => complete += 1,
+            (result, count) => panic!("{length} of {}: {result:?}, {count}", stream.len()),
+        }
     }
-    assert!(read(&stream[..end + 512]).is_ok());
+    assert_eq!(complete, nodes().len());
+    let (mut kept, mut source) = (Kept::default(), TarSource::new(&stream[..end + 512]));
+    transfer(&mut source, &mut kept, &Adjust::default(), &()).unwrap();
+    assert_eq!(source.losses().unmarked.count, 0);
 }
 
 #[test]

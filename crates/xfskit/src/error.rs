@@ -155,9 +155,9 @@ errors! {
     #[error("this program has a filesystem open on the device already")]
     DeviceInUse,
     /// The device failed (`EIO`; `ENOSPC` and `EDQUOT` if the host says so).
-    #[error("I/O error on the device at byte {offset}: {source}")]
+    #[error("{}", crate::error::describe_io(*offset, source))]
     Io {
-        /// Where.
+        /// Where; 0 for a flush, which concerns the whole device.
         offset: u64,
         /// What the device said.
         r#source: std::io::Error,
@@ -165,6 +165,18 @@ errors! {
     /// The filesystem was shut down by an earlier error (`EIO`).
     #[error("the filesystem was shut down: {0}")]
     Shutdown(why: String),
+}
+
+/// What the device said of a flush.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+struct FlushRefused(std::io::Error);
+
+fn describe_io(offset: u64, source: &std::io::Error) -> String {
+    match source.get_ref().is_some_and(|inner| inner.is::<FlushRefused>()) {
+        true => format!("the device did not flush, what was written to it may be lost: {source}"),
+        false => format!("I/O error on the device at byte {offset}: {source}"),
+    }
 }
 
 /// Every operation tries again itself; the caller has nothing to wait for.
@@ -175,6 +187,11 @@ fn would_block() -> caller::Error {
 }
 
 impl Error {
+    /// The device refused a flush.
+    pub(crate) fn of_flush(source: std::io::Error) -> Self {
+        Self::Io { offset: 0, source: std::io::Error::new(source.kind(), FlushRefused(source)) }
+    }
+
     /// Names where damage hangs from, unless its own place is known: the disk address of the inode or AG header through
     /// which the structure was found, and whose it is.
     #[must_use]

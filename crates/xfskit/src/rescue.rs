@@ -16,8 +16,9 @@
 
 use crate::error::caller::{Error, Result};
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
-use xfskit_device::BlockDevice;
+use xfskit_device::{BlockDevice, data_pieces};
 use xfskit_ondisk::superblock::{SUPERBLOCK_CRC_OFFSET, SUPERBLOCK_MAGIC, SuperblockError, Unsupported};
 use xfskit_ondisk::{AgNumber, Geometry, RawSuperblock, Superblock, checksum_matches, set_checksum};
 use zerocopy::{FromBytes, IntoBytes};
@@ -80,8 +81,16 @@ pub struct Rescued {
 /// Where copies of a superblock are looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Search {
-    /// Everywhere.
+    /// Wherever the device may hold data: of one whose size is that of what is there.
     Whole,
+    /// As [`Self::LikelyPlaces`], and then wherever the device may hold data, until so much was read and asked: of one
+    /// whose size, or whose data, is only what someone says.
+    Within {
+        /// Bytes that are read.
+        most_bytes: u64,
+        /// Questions about holes.
+        most_questions: u64,
+    },
     /// Near the start, and where an AG starts if the device is divided into equal ones, up to 64: at most 200 MiB are
     /// read. For what is most likely no image, such as a disk with a partition table.
     LikelyPlaces,
@@ -181,39 +190,48 @@ fn shape(raw: &RawSuperblock) -> impl PartialEq + use<> {
 /// The first copy that lies where its geometry puts one.
 fn find_any_copy(device: &dyn BlockDevice, search: Search) -> Result<Option<Superblock>> {
     let size = device.size_bytes();
+    let everywhere = |most_bytes, most_questions| find_copy_in(device, 0..size, most_bytes, most_questions);
     if search == Search::Whole || size <= START_BYTES + 2 * MAX_AGS * AROUND_BYTES {
-        return find_copy_in(device, 0, size);
+        return everywhere(u64::MAX, u64::MAX);
     }
     // An AG's size is rounded to blocks, or to the stripes of an array.
     let ag_starts = (2..=MAX_AGS).map(|count| (size / count).saturating_sub(AROUND_BYTES) & !(STEP_BYTES as u64 - 1));
     let windows = ag_starts.map(|start| (start, start + 2 * AROUND_BYTES));
     for (start, end) in std::iter::once((0, START_BYTES)).chain(windows) {
-        if let Some(copy) = find_copy_in(device, start, end.min(size))? {
+        if let Some(copy) = find_copy_in(device, start..end.min(size), u64::MAX, u64::MAX)? {
             return Ok(Some(copy));
         }
     }
-    Ok(None)
+    match search {
+        Search::Within { most_bytes, most_questions } => everywhere(most_bytes, most_questions),
+        Search::LikelyPlaces | Search::Whole => Ok(None),
+    }
 }
 
-/// The first copy within a range.
-fn find_copy_in(device: &dyn BlockDevice, mut start: u64, end: u64) -> Result<Option<Superblock>> {
+/// The first copy within a range, of whose data so much is read, and so many questions asked.
+fn find_copy_in(
+    device: &dyn BlockDevice,
+    range: Range<u64>,
+    most_bytes: u64,
+    most_questions: u64,
+) -> Result<Option<Superblock>> {
     let mut chunk = vec![0; STEP_BYTES];
-    while start < end {
-        let count = (end - start).min(STEP_BYTES as u64) as usize;
-        if device.may_hold_data(start, count as u64) {
-            read(device, start, &mut chunk[..count])?;
-            for at in (0..count).step_by(SECTOR_BYTES) {
-                let place = start + at as u64;
-                let is_magic = chunk[at..count].starts_with(&SUPERBLOCK_MAGIC.to_be_bytes());
-                if is_magic
-                    && place > 0
-                    && let Some(copy) = copy_at(device, place)?
-                {
-                    return Ok(Some(copy));
-                }
+    let mut left_bytes = most_bytes;
+    for piece in data_pieces(device, range, STEP_BYTES as u64, most_questions) {
+        let count = (piece.end - piece.start) as usize;
+        let Some(left) = left_bytes.checked_sub(count as u64) else { break };
+        left_bytes = left;
+        read(device, piece.start, &mut chunk[..count])?;
+        for at in (0..count).step_by(SECTOR_BYTES) {
+            let place = piece.start + at as u64;
+            let is_magic = chunk[at..count].starts_with(&SUPERBLOCK_MAGIC.to_be_bytes());
+            if is_magic
+                && place > 0
+                && let Some(copy) = copy_at(device, place)?
+            {
+                return Ok(Some(copy));
             }
         }
-        start += count as u64;
     }
     Ok(None)
 }
@@ -275,7 +293,8 @@ impl BlockDevice for RescuedDevice {
     }
 
     fn may_hold_data(&self, offset: u64, length: u64) -> bool {
-        self.below.may_hold_data(offset, length)
+        // The sector that stands for the first superblock may lie over a hole.
+        offset < self.sector.len() as u64 || self.below.may_hold_data(offset, length)
     }
 
     fn identity(&self) -> usize {
@@ -284,5 +303,21 @@ impl BlockDevice for RescuedDevice {
 
     fn is_read_only(&self) -> bool {
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use xfskit_testkit::NotedDevice;
+
+    #[test]
+    fn the_sector_that_is_shown_is_data_and_the_rest_is_asked_below() {
+        let below = Arc::new(NotedDevice::default());
+        let rescued = RescuedDevice { below: below.clone(), sector: vec![7; 512], size_bytes: below.size_bytes() };
+        assert!(rescued.may_hold_data(0, 4096) && rescued.may_hold_data(511, 1));
+        // Nothing is written to it.
+        let of_writing = ["write", "writes_durably", "write_durably", "flush", "discard", "allocate"];
+        assert_eq!(below.kept_by(&rescued), of_writing);
     }
 }

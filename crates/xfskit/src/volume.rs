@@ -120,9 +120,10 @@ pub use crate::error::caller::{Error, Result};
 pub use crate::journal::{HostSpace, LogState, RecoveryReport};
 pub use crate::mount::{AttrLogging, AttrPath, Discard, MountOptions};
 pub use crate::ops::{
-    Caller, DirEntry, DirEntryRef, Fallocate, FileExtent, FileType, Flags, FsStat, Growth, InodeRef, LastLink, NewFile,
-    NewUuid, Permissions, ReadAhead, ReadDir, RecoveredDevices, RenameFlags, Seek, SetAttr, SetMode, SetTime, Stat,
-    SyncOf, SyncPoint, TrimBy, Trimmed, Usage, Volume, WholeFile, XattrChange, XattrOptions, split_path, xflags,
+    Caller, DirEntry, DirEntryRef, Fallocate, FileExtent, FileType, Flags, FsStat, Growth, InodeRef, LastLink,
+    LostNames, NewFile, NewUuid, Permissions, ReadAhead, ReadDir, RecoveredDevices, RenameFlags, Seek, SetAttr,
+    SetMode, SetTime, Stat, SyncOf, SyncPoint, TrimBy, Trimmed, Usage, Volume, WholeFile, XattrChange, XattrOptions,
+    split_path, xflags,
 };
 pub use xfskit_ondisk::{InodeNumber, Timestamp};
 

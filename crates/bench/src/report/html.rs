@@ -2,7 +2,7 @@
 
 use super::markup::escape;
 use super::plot::svg;
-use super::{Report, Section, Table, all_goals, goals_table, places};
+use super::{Report, Section, Table, all_goals, caution, goals_table, places};
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("page.css");
@@ -22,6 +22,7 @@ pub fn page(report: &Report) -> String {
     let mut facts = report.machine.lines();
     facts.push(("date".into(), report.date.clone()));
     write_facts(&mut out, facts.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+    write_cautions(&mut out, &caution::of_run(report));
     if report.experiments.len() > 1 {
         out.push_str("<nav><ul>\n");
         for section in &report.experiments {
@@ -39,6 +40,12 @@ pub fn page(report: &Report) -> String {
     out
 }
 
+fn write_cautions(out: &mut String, cautions: &[String]) {
+    for text in cautions {
+        let _ = writeln!(out, "<p class=\"caution\" role=\"note\">{}</p>", escape(text));
+    }
+}
+
 fn write_facts<'a>(out: &mut String, facts: impl Iterator<Item = (&'a str, &'a str)>) {
     out.push_str("<dl>\n");
     for (name, value) in facts {
@@ -51,6 +58,7 @@ fn write_section(out: &mut String, section: &Section) {
     let _ = writeln!(out, "<section id=\"{}\">\n<h2>{}</h2>", section.name, escape(&section.title));
     let _ = writeln!(out, "<p>{}</p>", escape(&section.about));
     if let Some(goals) = goals_table(&section.goals) {
+        write_cautions(out, caution::of_section(section).as_slice());
         write_table(out, &goals);
     }
     if !section.plots.is_empty() {

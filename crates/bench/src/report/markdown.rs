@@ -1,6 +1,6 @@
 //! Markdown, for a page that is kept with the source.
 
-use super::{Report, Section, Table, all_goals, goals_table, places};
+use super::{Report, Section, Table, all_goals, caution, goals_table, places};
 use std::fmt::Write;
 
 /// The report as Markdown.
@@ -15,6 +15,9 @@ pub fn markdown(report: &Report) -> String {
     );
     for (name, value) in report.machine.lines() {
         let _ = writeln!(out, "| {name} | {} |", cell(&value));
+    }
+    for text in caution::of_run(report) {
+        let _ = writeln!(out, "\n**{text}**");
     }
     if let Some(goals) = all_goals(report) {
         write_table(&mut out, &goals);
@@ -34,7 +37,7 @@ fn write_section(out: &mut String, section: &Section) {
     for table in section.tables.iter().chain(&goals_table(&section.goals)) {
         write_table(out, table);
     }
-    for note in &section.notes {
+    for note in section.notes.iter().chain(&caution::of_section(section)) {
         let _ = writeln!(out, "\n{note}");
     }
 }

@@ -1,5 +1,6 @@
 //! What was measured, in a form that every output shares.
 
+mod caution;
 mod html;
 mod json;
 mod markdown;

@@ -1,6 +1,6 @@
 //! Plain text.
 
-use super::{Report, Section, Table, all_goals, goals_table, places};
+use super::{Report, Section, Table, all_goals, caution, goals_table, places};
 use std::fmt::Write;
 
 /// The report as text.
@@ -11,6 +11,9 @@ pub fn text(report: &Report) -> String {
         let _ = writeln!(out, "{name:12} {value}");
     }
     let _ = writeln!(out, "{:12} {}", "command", report.command);
+    for text in caution::of_run(report) {
+        let _ = writeln!(out, "{:12} {text}", "caution");
+    }
     for section in &report.experiments {
         write_section(&mut out, section);
     }
@@ -34,7 +37,7 @@ fn write_section(out: &mut String, section: &Section) {
         let _ = writeln!(out);
         write_table(out, table);
     }
-    for note in &section.notes {
+    for note in section.notes.iter().chain(&caution::of_section(section)) {
         let _ = writeln!(out, "\n{note}");
     }
 }

@@ -115,6 +115,7 @@ pub(crate) fn check(context: &Context<'_>, directories: &Directories, index: usi
 fn check_name(context: &Context<'_>, directories: &Directories, own: &Directory, dir: &InodeView<'_>, name: &Name<'_>) {
     let fault = |check, found: String| {
         let fault = Fault::new("directory entry", check, Consequence::Name).at(name.address).inode(dir.number);
+        let fault = fault.leading_to(name.target);
         context.report(fault.found(format_args!("{:?}: {found}", String::from_utf8_lossy(name.name))));
     };
     let dots = matches!(name.name, b"." | b"..");

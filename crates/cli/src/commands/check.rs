@@ -1,18 +1,20 @@
 //! `xfskit check`: verifies an image. Its exit codes are those of fsck(8), unlike those of all other commands.
 
+mod groups;
+mod paths;
+
 use crate::args::CheckArgs;
 use crate::exit::{self, Reported, message};
-use crate::image::{named, open_log, open_to_look, open_without_lock};
+use crate::image::{named, open_log, open_to_look, open_without_lock, superblock_of};
 use crate::screen::{self, end, say};
 use anyhow::Result;
-use clap::error::{ContextKind, ContextValue, ErrorKind};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use paths::Paths;
 use serde_json::{Value, json};
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use xfskit::device::{Access, BlockDevice};
-use xfskit::ondisk::DiskAddress;
+use xfskit::ondisk::{DiskAddress, Geometry};
 use xfskit::rescue::Loss;
 use xfskit::volume::{Error, Volume};
 use xfskit_check::{CheckOptions, Consequence, Fault, LogCondition, Owner, Progress, Report};
@@ -21,81 +23,15 @@ const FAULTS: u8 = 1;
 const DIRTY: u8 = 4;
 const FAILED: u8 = 8;
 const USAGE: u8 = 16;
-/// The exit code of every other command when its output cannot be written.
-const NOT_WRITTEN: u8 = 1;
-/// The exit code of clap.
-const CLAP_USAGE: i32 = 2;
-
-/// Prints what is wrong with the arguments. Returns the exit code, which for this command differs from that of others.
-pub fn usage_code(mut error: clap::Error) -> ExitCode {
-    correct_tip(&mut error);
-    name_the_build(&mut error);
-    let printed = error.print().and_then(|()| end());
-    let is_check =
-        std::env::args_os().skip(1).find(|argument| argument != "--json").is_some_and(|first| first == "check");
-    match error.exit_code() {
-        CLAP_USAGE if is_check => ExitCode::from(USAGE),
-        // Help and version go to standard output. A reader that closes the pipe has read enough of them.
-        0 => match printed {
-            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-                screen::report(&format!("standard output: {error}"));
-                ExitCode::from(if is_check { FAILED } else { NOT_WRITTEN })
-            }
-            _ => ExitCode::SUCCESS,
-        },
-        code => ExitCode::from(code as u8),
-    }
-}
-
-/// Options of other programs that people may try, and what to use instead.
-const OTHERS: [(&str, &str, &str); 8] = [
-    ("mkfs", "-K", "leave it out: nothing is discarded anyway"),
-    ("mkfs", "-N", "there is no dry run: a new image file shows what would be made"),
-    ("mkfs", "-p", "--from FOLDER fills the image"),
-    ("mkfs", "-r", "realtime devices are not supported"),
-    ("ln", "-n", "a name that is given is never followed"),
-    ("touch", "-a", "both times are set"),
-    ("touch", "-t", "-d takes dates, as in 2026-01-31 12:00:00"),
-    ("tree", "-a", "all names are shown anyway"),
-];
-
-/// The parser's own tip takes an unknown option for a path, which it hardly ever is.
-fn correct_tip(error: &mut clap::Error) {
-    if error.kind() != ErrorKind::UnknownArgument {
-        return;
-    }
-    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg).cloned() else { return };
-    let command = std::env::args().find(|word| OTHERS.iter().any(|(command, ..)| command == word));
-    let tip = OTHERS.iter().find(|(of, name, _)| command.as_deref() == Some(*of) && option == *name);
-    match tip {
-        Some((.., tip)) => error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![(*tip).into()])),
-        None => error.remove(ContextKind::Suggested),
-    };
-}
-
-/// Commands that only a build with the feature `bench` has.
-const MEASURING: [&str; 2] = ["bench", "crash-test"];
-const WITH_MEASURING: &str = "it is in builds that measure: 'cargo install xfskit-cli --features bench', or in \
-                              the source 'make bench' and 'make crash'";
-
-/// A command that this build leaves out is not taken for a slip of another one's name.
-fn name_the_build(error: &mut clap::Error) {
-    if let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand)
-        && MEASURING.contains(&name.as_str())
-    {
-        error.remove(ContextKind::SuggestedSubcommand);
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![WITH_MEASURING.into()]));
-    }
-}
 
 /// Runs the command.
 pub fn run(args: &CheckArgs, as_json: bool) -> Result<()> {
     let code = match check(args) {
-        Ok(report) => {
+        Ok(Checked { report, paths, geometry }) => {
             if as_json {
-                say!("{:#}", to_json(&report));
+                say!("{:#}", to_json(&report, &paths));
             } else {
-                print(args, &report);
+                print(args, &report, &paths, geometry.as_ref());
             }
             if let Err(error) = end()
                 && error.kind() != std::io::ErrorKind::BrokenPipe
@@ -110,21 +46,30 @@ pub fn run(args: &CheckArgs, as_json: bool) -> Result<()> {
             }
         }
         Err(error) => {
-            screen::report(&message(&error));
-            if exit::code(&error) == exit::USAGE { USAGE } else { FAILED }
+            let code = if exit::code(&error) == exit::USAGE { USAGE } else { FAILED };
+            screen::report_error(&message(&error), code);
+            code
         }
     };
     Err(Reported(code).into())
 }
 
-fn check(args: &CheckArgs) -> Result<Report> {
+/// What a check found, and what names it for a person.
+struct Checked {
+    report: Report,
+    paths: Paths,
+    /// `None` of an image without a superblock.
+    geometry: Option<Geometry>,
+}
+
+fn check(args: &CheckArgs) -> Result<Checked> {
     let ToCheck { device, log_device, note, faults, is_replayable } = open(args)?;
     let mut options = CheckOptions { most_faults: args.most, ..CheckOptions::default() };
     if let Some(threads) = args.threads {
         options.threads = threads.get();
     }
     let bar = Bar::new();
-    let report = xfskit_check::check(device, log_device, &options, &bar);
+    let report = xfskit_check::check(Arc::clone(&device), log_device.clone(), &options, &bar);
     bar.0.finish_and_clear();
     let image = &args.read.image.image;
     let mut report = match report {
@@ -141,7 +86,9 @@ fn check(args: &CheckArgs) -> Result<Report> {
     }
     report.fault_count += faults.len() as u64;
     report.faults.splice(0..0, faults);
-    Ok(report)
+    let geometry = superblock_of(image, &*device).ok().map(|superblock| Geometry::new(&superblock));
+    let paths = Paths::find(&report, device, log_device);
+    Ok(Checked { report, paths, geometry })
 }
 
 /// The fault for a missing part of the image.
@@ -151,13 +98,14 @@ fn fault_of(loss: &Loss) -> Fault {
         Loss::End { .. } => ("image", "as long as the filesystem"),
     };
     let (owner, consequence) = (None, Consequence::Image);
-    Fault { structure, check, address: Some(DiskAddress(0)), owner, found: loss.to_string(), consequence }
+    let (address, target) = (Some(DiskAddress(0)), None);
+    Fault { structure, check, address, owner, found: loss.to_string(), target, consequence }
 }
 
 /// The fault of a journal that recovery refuses: the image mounts nowhere.
 fn unreplayable(error: &Error) -> Fault {
     let (owner, consequence, found) = (None, Consequence::Image, error.to_string());
-    Fault { structure: "log", check: "can be replayed", address: None, owner, found, consequence }
+    Fault { structure: "log", check: "can be replayed", address: None, owner, found, target: None, consequence }
 }
 
 /// What is checked.
@@ -227,9 +175,9 @@ impl Progress for Bar {
     }
 }
 
-fn print(args: &CheckArgs, report: &Report) {
-    for fault in &report.faults {
-        say!("{fault}\n    {}", fault.consequence);
+fn print(args: &CheckArgs, report: &Report, paths: &Paths, geometry: Option<&Geometry>) {
+    for group in groups::of(&report.faults, geometry) {
+        say!("{}", group.text(paths));
     }
     for note in &report.notes {
         say!("note: {note}");
@@ -257,7 +205,7 @@ fn print(args: &CheckArgs, report: &Report) {
     }
 }
 
-fn to_json(report: &Report) -> Value {
+fn to_json(report: &Report, paths: &Paths) -> Value {
     let owner = |owner: Option<Owner>| match owner {
         Some(Owner::Ag(ag)) => json!({ "ag": ag.0 }),
         Some(Owner::Inode(inode)) => json!({ "inode": inode.0 }),
@@ -269,6 +217,7 @@ fn to_json(report: &Report) -> Value {
             "check": fault.check,
             "address": fault.address.map(|address| address.0),
             "owner": owner(fault.owner),
+            "path": paths.of_owner(fault),
             "found": fault.found,
             "consequence": fault.consequence.to_string(),
         })

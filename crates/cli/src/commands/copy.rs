@@ -3,7 +3,7 @@
 mod given;
 
 use super::list::is_dir;
-use super::trees::{adjust_owners, attributes};
+use super::trees::{adjust_owners, attributes, believe_pretender};
 use crate::args::CpArgs;
 use crate::confined;
 use crate::exit::{self, Usage};
@@ -11,9 +11,8 @@ use crate::image::path_of_dir;
 use crate::image::{has_external_log, open, open_quietly, shown};
 use crate::interrupt;
 use crate::mounted;
-use crate::network::scheme_bytes;
 use crate::operand;
-use crate::progress::CopyBar;
+use crate::progress::{CopyBar, waiting_for};
 use crate::screen;
 use anyhow::{Context, Result};
 use std::ffi::{OsStr, OsString};
@@ -51,17 +50,9 @@ impl CopyOperand {
     /// `IMAGE:/PATH`, or `IMAGE:` for its root. Everything else is a path of the host, and so is a name of this form
     /// that exists there.
     pub fn parse(text: &OsStr) -> Self {
-        let bytes = text.as_bytes();
-        let scheme = scheme_bytes(bytes);
-        let slash = bytes[scheme..].windows(2).position(|pair| pair == b":/").map(|colon| scheme + colon);
-        let colon = slash.or(bytes.strip_suffix(b":").map(<[u8]>::len));
-        match colon {
-            Some(colon) if colon > 0 && std::fs::symlink_metadata(text).is_err() => {
-                let (image, path) = (&bytes[..colon], &bytes[colon + 1..]);
-                let path = if path.is_empty() { b"/" } else { path };
-                Self::Image(OsStr::from_bytes(image).into(), OsStr::from_bytes(path).into())
-            }
-            _ => Self::Host(text.into()),
+        match crate::args::split(text) {
+            Some((image, path)) => Self::Image(image, path),
+            None => Self::Host(text.into()),
         }
     }
 
@@ -157,6 +148,12 @@ pub fn run(args: &CpArgs) -> Result<()> {
         let hint = format!("no path is within an image; did you mean {name}:/? (IMAGE:/PATH is a path in an image)");
         return Err(Usage(hint).into());
     }
+    let of_host = |place: &CopyOperand| match place {
+        CopyOperand::Host(path) => Some(path.clone()),
+        CopyOperand::Image(..) => None,
+    };
+    let read: Vec<PathBuf> = sources.iter().filter_map(of_host).collect();
+    believe_pretender(read.iter().map(PathBuf::as_path))?;
     // Before an image is opened: the program that writes it may have the same image open.
     let given = given::read(&sources, &target)?;
     interrupt::watch()?;
@@ -245,14 +242,19 @@ pub enum PrivilegeLoss {
 
 /// Reports losses. It is an error if more is lost than the leading slash of a name.
 pub fn report_losses(losses: &Losses, privilege_loss: PrivilegeLoss) -> Result<()> {
-    if *losses != Losses::default() {
-        screen::report(&losses.to_string());
-    }
-    if losses.are_of_damage() {
-        return Err(exit::Reported(exit::DAMAGED).into());
-    }
-    let lost = losses.are_real() || privilege_loss == PrivilegeLoss::IsError && losses.are_for_lack_of_privilege();
-    if lost { Err(exit::Reported(exit::LOSSES).into()) } else { Ok(()) }
+    let is_lost = losses.are_real() || privilege_loss == PrivilegeLoss::IsError && losses.are_for_lack_of_privilege();
+    let code = match (losses.are_of_damage(), is_lost) {
+        (true, _) => exit::DAMAGED,
+        (_, true) => exit::LOSSES,
+        _ => {
+            if *losses != Losses::default() {
+                screen::report(&losses.to_string());
+            }
+            return Ok(());
+        }
+    };
+    screen::report_error(&losses.to_string(), code);
+    Err(exit::Reported(code).into())
 }
 
 /// The source of a copy; with a slash at the end of the path, a symbolic link is followed.
@@ -275,6 +277,7 @@ fn copy_all(
     let bar = CopyBar::new("copying").naming_files(args.verbose);
     let mut how = How { adjust, existing, force: args.force, durability, written: Written::default(), bar };
     let mut losses = Losses::default();
+    let is_one = sources.len() == 1;
     for (source, given) in sources {
         let prefix = name.as_deref().unwrap_or(source.name());
         let lost = match source {
@@ -294,6 +297,10 @@ fn copy_all(
                 let start = find_source(&filesystem, path)?;
                 check_not_into_itself(&filesystem, start.inode, &base).with_context(|| shown(path))?;
                 check_not_onto_itself(&filesystem, start.inode, &base, prefix).with_context(|| shown(path))?;
+                if is_one && start.inode == filesystem.root() {
+                    let counts = filesystem.statfs();
+                    how.bar.expect_files(counts.inodes - counts.free_inodes);
+                }
                 let source = ImageSource::new(&filesystem, start.inode, prefix, args.is_recursive());
                 let source = source.with_attributes(how.adjust.attributes);
                 let mut source = source.leaving_out(left_out(args, prefix, &base));
@@ -303,6 +310,8 @@ fn copy_all(
         losses = losses.and(lost?);
     }
     if durability == Durability::Kept {
+        how.bar.finish();
+        let _waits = waiting_for("waiting until the copies are durable");
         how.written.sync()?;
     }
     Ok(losses)

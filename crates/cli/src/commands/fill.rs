@@ -16,7 +16,7 @@ use crate::network;
 use crate::operand;
 use crate::overwrite::{Existing, choose_part, verify_existing};
 use crate::private::{self, Watched};
-use crate::progress::CopyBar;
+use crate::progress::{CopyBar, waiting_for};
 use crate::text::parse_size;
 use crate::unfinished::Unfinished;
 use crate::unnamed::Unnamed;
@@ -328,7 +328,7 @@ impl<'a> Fill<'a> {
         let superblock = make(device, log.as_deref(), options, env.now()).with_context(shown)?;
         let filesystem = Volume::open_in(device.clone(), log, MountOptions::default(), env).with_context(shown)?;
         let bar = CopyBar::new("filling").of_files(files);
-        let mut sink = ImageSink::new(&filesystem, filesystem.root())?;
+        let mut sink = ImageSink::new(&filesystem, filesystem.root())?.with_kinds_replaced();
         if let Some(whiteouts) = trees.layers() {
             sink = sink.with_layers(whiteouts);
         }
@@ -340,6 +340,7 @@ impl<'a> Fill<'a> {
         let losses = source.losses();
         let usage = filesystem.statfs();
         let free_bytes = usage.free_blocks * u64::from(usage.block_bytes);
+        let _waits = waiting_for("closing the image");
         filesystem.unmount().with_context(|| format!("{}: closing the image", shown()))?;
         device.finish().map_err(|source| OpenError::Io { path: args.image().to_path_buf(), source })?;
         Ok(Filled { superblock, losses, is_private, free_bytes })

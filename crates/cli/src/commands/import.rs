@@ -4,7 +4,7 @@
 //! complete stay if a later one cannot be read, as with `cp`.
 
 use super::copy::{PrivilegeLoss, report_losses};
-use super::trees::{Reads, Trees, adjust};
+use super::trees::{Reads, Trees, adjust, believe_pretender, folders};
 use crate::args::ImportArgs;
 use crate::confined;
 use crate::exit::Usage;
@@ -18,6 +18,7 @@ use xfskit_transfer::{ImageSink, Losses, transfer};
 
 /// Runs the command.
 pub fn run(args: &ImportArgs) -> Result<()> {
+    believe_pretender(folders(&args.from).iter().map(std::path::PathBuf::as_path))?;
     confined::before_opening()?;
     let trees = Trees::find(&args.from, &args.layers, Reads::Once, &args.image.image)?;
     // What the options name is read before the image is opened, too.

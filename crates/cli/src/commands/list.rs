@@ -89,7 +89,7 @@ fn tree_line(filesystem: &Volume, found: &Found, indent: &str, as_json: bool) ->
 
 /// The path of a file for a message.
 pub fn path_of(found: &Found) -> String {
-    String::from_utf8_lossy(&found.path).into_owned()
+    xfskit_transfer::shown(&found.path)
 }
 
 /// The branch of a tree before a name, and the prefix of the lines below it.

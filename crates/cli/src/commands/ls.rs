@@ -103,16 +103,24 @@ impl List<'_> {
                     failures.note(listed)?;
                 }
                 Ok(_) => {}
-                Err(TransferError::Image { path, .. }) if self.failed.contains(&path) => {}
+                Err(TransferError::Image { path, .. } | TransferError::LostNames { path, .. })
+                    if self.failed.contains(&path) => {}
                 Err(error) => failures.note(Err(error.into()))?,
             }
         }
         failures.into_result()
     }
 
-    /// Lists the entries of a directory.
+    /// Lists the entries of a directory; of one that is lost in part, what is left.
     fn dir(&mut self, path: &[u8], inode: InodeNumber) -> Result<()> {
-        let listed = self.filesystem.list_dir(inode).map_err(|error| self.failure(path, error))?;
+        let mut failures = Failures::default();
+        let listed = self.filesystem.list_what_is_left(inode).map_err(|error| self.failure(path, error))?;
+        let (listed, lost) = listed;
+        if let Some(lost) = lost {
+            let path = String::from_utf8_lossy(path).into_owned();
+            self.failed.insert(path.clone());
+            failures.note(Err(TransferError::LostNames { path, lost: lost.into() }.into()))?;
+        }
         let mut entries: Vec<NamedInode> = listed.into_iter().map(|entry| (entry.name, entry.inode)).collect();
         entries.sort();
         if self.args.all {
@@ -125,7 +133,8 @@ impl List<'_> {
             self.out.write_all(&[gap, &screen::name(path), b":\n"].concat())?;
             self.has_begun = true;
         }
-        self.entries(path, &entries)
+        failures.note(self.entries(path, &entries))?;
+        failures.into_result()
     }
 
     /// The error of a path, whose path is recorded.

@@ -3,6 +3,7 @@
 use super::copy::{PrivilegeLoss, report_losses};
 use super::fill;
 use super::info::summary_of;
+use super::trees::{believe_pretender, folders};
 use crate::args::{MkfsArgs, Placement};
 use crate::confined;
 use crate::exit::Usage;
@@ -18,7 +19,7 @@ use anyhow::{Context, Error, Result};
 use serde_json::json;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xfskit::device::{Access, BlockDevice, FileDevice, share_storage};
 use xfskit::ondisk::Superblock;
@@ -39,6 +40,8 @@ pub fn run(args: &MkfsArgs, as_json: bool) -> Result<()> {
 
 /// Makes the image that the arguments ask for, with options that are already known.
 pub fn make_image(args: &MkfsArgs, options: &Options, as_json: bool) -> Result<()> {
+    let folders = folders(args.from.iter().chain(args.proto.as_ref().map(|proto| &proto.path)));
+    believe_pretender(folders.iter().map(PathBuf::as_path))?;
     confined::plan(needs::of_mkfs(args, options));
     if args.from.is_empty() && args.proto.is_none() {
         print(args, &make_empty(args, options)?, as_json)?;

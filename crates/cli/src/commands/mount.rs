@@ -10,6 +10,7 @@
 //! closes the image in good order before it ends. docs/design/sandbox.md has the processes.
 
 mod connection;
+mod known;
 mod options;
 mod parent;
 mod remount;
@@ -23,6 +24,7 @@ pub use options::{MountSettings, parse_logging};
 
 use crate::args::MountArgs;
 use crate::exit::{Reported, Usage};
+use crate::screen;
 use anyhow::{Context, Result, bail};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write, stdout};
@@ -57,6 +59,7 @@ fn this_program(args: &MountArgs, flags: &[&str]) -> Result<Command> {
     command.arg("mount").args(flags).args(["--wait", &crate::image::wait().as_secs_f64().to_string()]);
     command.args(crate::network::option());
     command.args(crate::confined::option());
+    command.args(crate::qemu::option());
     for options in &args.options {
         command.arg("-o").arg(options);
     }
@@ -72,11 +75,11 @@ fn start_parent(args: &MountArgs) -> Result<()> {
     let mut command = this_program(args, &["--server"])?;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut server = command.spawn().context("starting the server")?;
-    let (Some(mut output), Some(mut errors)) = (server.stdout.take(), server.stderr.take()) else {
+    let (Some(mut output), Some(errors)) = (server.stdout.take(), server.stderr.take()) else {
         bail!("the server has no output");
     };
     // Both pipes end when the server closes them: when it is ready, or when it ends.
-    let forward = std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::stderr()));
+    let forward = std::thread::spawn(move || screen::forward_errors(errors));
     let mut answer = String::new();
     output.read_to_string(&mut answer).context("the server's answer")?;
     // An error of standard error cannot be reported.
@@ -114,6 +117,14 @@ fn check_mount_point(path: &Path) -> anyhow::Result<()> {
         return Err(Usage(format!("{}: the root of this system is no mount point", path.display())).into());
     }
     Ok(())
+}
+
+/// Leaves the terminal's session, so that the end of the terminal does not end the mount. Until the mount is made this
+/// process stays in the group of the one that started it: of a mount on demand the kernel knows by the group who may
+/// look at the mount point meanwhile, and lets all others wait for the mount (autofs, the automount units of systemd).
+fn leave_session() {
+    // It fails only if this process has left it already.
+    let _ = rustix::process::setsid();
 }
 
 /// The files that replace the output of a server in the background once its mount is ready.

@@ -20,7 +20,7 @@ use xfskit::device::OpenError;
 use xfskit::ondisk::Timestamp;
 use xfskit_transfer::{
     Adjust, Attributes, ContainerImage, FileContexts, HostSource, IdMap, Labels, Layers, Manifest, ManifestSource,
-    Owners, ProtoSource, Slashes, Source, TarSource, TransferError, Whiteouts, unpacked,
+    Owners, ProtoSource, Slashes, Source, TarSource, TransferError, Whiteouts, ask_pretender, unpacked,
 };
 
 const READ_AHEAD_BYTES: usize = 1 << 20;
@@ -223,6 +223,21 @@ fn spool(path: &Path, image: &Path) -> Result<Unnamed> {
     let kept = || format!("{}: keeping the archive there", dir.display());
     std::io::copy(&mut stream(path)?, &mut unnamed.file()).with_context(kept)?;
     Ok(unnamed)
+}
+
+/// Asks what fakeroot or its like pretends of folders and files of the host, before rights are given up.
+///
+/// # Errors
+/// `Usage` where that cannot be found out.
+pub fn believe_pretender<'a>(sources: impl IntoIterator<Item = &'a Path>) -> Result<(), Usage> {
+    let paths = sources.into_iter().filter(|path| path.symlink_metadata().is_ok()).map(Path::to_path_buf);
+    let paths: Vec<PathBuf> = paths.collect();
+    ask_pretender(&paths).map_err(|error| Usage(error.to_string()))
+}
+
+/// The folders among sources; archives say themselves what is in them.
+pub fn folders<'a>(from: impl IntoIterator<Item = &'a PathBuf>) -> Vec<PathBuf> {
+    from.into_iter().filter(|path| path.is_dir()).map(|path| path.join(".")).collect()
 }
 
 /// Whether extended attributes are copied.

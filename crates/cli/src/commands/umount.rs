@@ -12,7 +12,6 @@ use crate::operand;
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::mount::UnmountFlags;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -20,7 +19,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
-use xfskit_fuse::{Ending, MountEntry, Watch, is_mounted, mount_at, mounts_of};
+use xfskit_fuse::{Ending, MountEntry, MountsOf, Watch, is_mounted, mount_at, mounts_of, unmount_entry};
 
 /// How long a server may take to close an image.
 const MAX_CLOSING: Duration = Duration::from_secs(300);
@@ -37,8 +36,8 @@ pub fn run(operand: &Path) -> Result<()> {
     let watch = Watch::find(&entry);
     let is_dead = watch.is_none() && is_dead(&path);
     forget_helper(&path);
-    detach(&path)?;
-    if is_mounted(&entry.device).context("/proc/self/mountinfo")? {
+    detach(&entry)?;
+    if is_mounted(&entry).context("/proc/self/mountinfo")? {
         // The filesystem has other mounts.
         return Ok(());
     }
@@ -77,9 +76,16 @@ fn find(operand: &Path) -> Result<MountEntry> {
     if let Some(entry) = mount_at(&path).context("/proc/self/mountinfo")? {
         return Ok(entry);
     }
-    let mut mounts = mounts_of(&operand::canonical(operand)).context("/proc/self/mountinfo")?;
+    let MountsOf { believed: mut mounts, others } =
+        mounts_of(&operand::canonical(operand)).context("/proc/self/mountinfo")?;
     match (mounts.pop(), mounts.is_empty()) {
         (None, _) if std::fs::symlink_metadata(&path).is_err() => bail!("{}: no such folder or image", path.display()),
+        (None, _) if let Some(other) = others.first() => bail!(
+            "{}: the mount on {} has this name, by user {}, to whom it does not belong: name the folder, if that is meant",
+            path.display(),
+            other.place.display(),
+            other.user_id
+        ),
         (None, _) => bail!(
             "{}: no mount of xfskit, and no image that is mounted by this name (of a renamed one, give the folder)",
             path.display()
@@ -115,48 +121,19 @@ fn is_dead(path: &Path) -> bool {
 }
 
 /// Unmounts. While a program uses the mount, this tries again for the time of `--wait`.
-fn detach(path: &Path) -> Result<()> {
+fn detach(entry: &MountEntry) -> Result<()> {
     let end = Instant::now() + crate::image::wait();
     loop {
-        match detach_once(path) {
-            Err(error) if error.is_busy && Instant::now() < end => std::thread::sleep(BUSY_PAUSE),
-            detached => return detached.map_err(|error| error.error),
+        let Err(error) = unmount_entry(entry) else { return Ok(()) };
+        let is_busy = error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) || error.to_string().contains("busy");
+        if is_busy && Instant::now() < end {
+            std::thread::sleep(BUSY_PAUSE);
+            continue;
         }
+        let hint = "; `fuser -vm` names the programs that use it, and --wait SECONDS waits for them";
+        let hint = if is_busy { hint } else { "" };
+        bail!("{}: {error}{hint}", entry.place.display());
     }
-}
-
-/// Why a mount is still there.
-struct NotDetached {
-    error: anyhow::Error,
-    /// A program has a file of it open, or its working directory there.
-    is_busy: bool,
-}
-
-fn detach_once(path: &Path) -> Result<(), NotDetached> {
-    match rustix::mount::unmount(path, UnmountFlags::empty()) {
-        Err(Errno::PERM) => detach_by_helper(path),
-        Err(errno) => {
-            let is_busy = errno == Errno::BUSY;
-            let hint = "; `fuser -vm` names the programs that use it, and --wait SECONDS waits for them";
-            let hint = if is_busy { hint } else { "" };
-            let error = anyhow::anyhow!("{}: {}{hint}", path.display(), std::io::Error::from(errno));
-            Err(NotDetached { error, is_busy })
-        }
-        Ok(()) => Ok(()),
-    }
-}
-
-fn detach_by_helper(path: &Path) -> Result<(), NotDetached> {
-    let output = Command::new("fusermount3").args(["-u", "--"]).arg(path).stdin(Stdio::null()).output();
-    let output = match output.context("fusermount3") {
-        Err(error) => return Err(NotDetached { error, is_busy: false }),
-        Ok(output) if output.status.success() => return Ok(()),
-        Ok(output) => output,
-    };
-    let said = String::from_utf8_lossy(&output.stderr);
-    let said = said.trim();
-    let error = anyhow::anyhow!("{}: fusermount3 failed: {said}", path.display());
-    Err(NotDetached { error, is_busy: said.contains("busy") })
 }
 
 fn wait(entry: &MountEntry, watch: Option<&Watch>) -> Ending {

@@ -5,12 +5,12 @@ use crate::args::{DfArgs, DuArgs};
 use crate::exit::Failures;
 use crate::image::{find, open_to_read};
 use crate::interrupt;
-use crate::screen::{self, out, say};
+use crate::screen::{self, Screen, out, say};
 use crate::text::{human_size, set_json};
 use anyhow::Result;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::HashSet;
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::Stat;
@@ -68,7 +68,7 @@ pub fn du(args: &DuArgs, as_json: bool) -> Result<()> {
     let filesystem = open_to_read(&args.path.read)?;
     let start = find(&filesystem, &args.path.path)?;
     let mut counter = Counter { apparent: args.apparent_size, seen: HashSet::new() };
-    let mut lines: Vec<(Vec<u8>, u64)> = Vec::new();
+    let mut lines = Lines::new(args.human_readable, as_json);
     // The sum so far of each directory between the start and the current file.
     let mut sums: Vec<u64> = Vec::new();
     let mut failures = Failures::default();
@@ -91,29 +91,48 @@ pub fn du(args: &DuArgs, as_json: bool) -> Result<()> {
             *above = above.saturating_add(bytes);
         }
         if sums.is_empty() || found.is_dir() && !args.summarize {
-            lines.push((found.path, bytes));
+            lines.print(&found.path, bytes)?;
         }
     }
-    print(&lines, args.human_readable, as_json)?;
+    lines.end()?;
     failures.into_result()
 }
 
-fn print(lines: &[(Vec<u8>, u64)], human: bool, as_json: bool) -> Result<()> {
-    let mut out = out();
-    if as_json {
-        let line = |(path, bytes): &(Vec<u8>, u64)| {
+/// The lines of `du`, printed one by one: together their paths take memory with the square of the depth of the tree.
+struct Lines {
+    out: BufWriter<Screen>,
+    human: bool,
+    /// What stands before the next element of a JSON list.
+    json: Option<&'static str>,
+}
+
+impl Lines {
+    fn new(human: bool, as_json: bool) -> Self {
+        Self { out: out(), human, json: as_json.then_some("[\n") }
+    }
+
+    fn print(&mut self, path: &[u8], bytes: u64) -> Result<()> {
+        if let Some(before) = &mut self.json {
+            let before = std::mem::replace(before, ",\n");
             let mut line = json!({ "bytes": bytes });
             set_json(&mut line, "path", path);
-            line
-        };
-        writeln!(out, "{:#}", Value::Array(lines.iter().map(line).collect()))?;
-        return Ok(out.flush()?);
+            let line = format!("{line:#}");
+            let indented = line.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n");
+            write!(self.out, "{before}{indented}")?;
+            return Ok(());
+        }
+        let size = if self.human { human_size(bytes) } else { bytes.div_ceil(1024).to_string() };
+        write!(self.out, "{size}\t")?;
+        self.out.write_all(&screen::name(path))?;
+        Ok(writeln!(self.out)?)
     }
-    for (path, bytes) in lines {
-        let size = if human { human_size(*bytes) } else { bytes.div_ceil(1024).to_string() };
-        write!(out, "{size}\t")?;
-        out.write_all(&screen::name(path))?;
-        writeln!(out)?;
+
+    fn end(mut self) -> Result<()> {
+        match self.json {
+            Some(",\n") => writeln!(self.out, "\n]")?,
+            Some(_) => writeln!(self.out, "[]")?,
+            None => {}
+        }
+        Ok(self.out.flush()?)
     }
-    Ok(out.flush()?)
 }

@@ -7,7 +7,7 @@ use crate::dump::{Block, Encoding, decode_value, encode_value, read_blocks, writ
 use crate::exit::{Failures, Usage, for_each};
 use crate::image::{edit, edit_after, find, open_to_read, shown};
 use crate::interrupt;
-use crate::screen::{data, out, report};
+use crate::screen::{self, out};
 use crate::text::{json_of, set_json};
 use anyhow::{Context, Result};
 use base64::Engine;
@@ -96,14 +96,14 @@ fn list(args: &PathArgs, as_json: bool) -> Result<()> {
         return Ok(out.flush()?);
     }
     for name in names {
-        out.write_all(&name)?;
+        out.write_all(&screen::name(&name))?;
         writeln!(out)?;
     }
     Ok(out.flush()?)
 }
 
 fn print_value(name: &str, value: &[u8], encoding: Option<Encoding>, as_json: bool) -> Result<()> {
-    let mut out = data();
+    let mut out = out();
     if as_json {
         let text = std::str::from_utf8(value).ok();
         writeln!(out, "{:#}", json!({ "name": name, "base64": BASE64.encode(value), "text": text }))?;
@@ -167,7 +167,7 @@ impl LeftOut {
         let several = |number, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
         if self.attributes > 0 {
             let (attributes, files) = (several(self.attributes, "attribute"), several(self.files, "file"));
-            report(&format!(
+            screen::note(&format!(
                 "left out, since they do not begin with {USUAL_PREFIX}: {attributes} of {files}; -m - shows all"
             ));
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use xfskit::device::{Access, BlockDevice};
 use xfskit::journal::{LogState, Operation, Record, RecordReader};
 use xfskit::ondisk::log_record::{CLIENT_LOG, operation_flags as flags};
-use xfskit::ondisk::{Lsn, Superblock};
+use xfskit::ondisk::{Lsn, Superblock, SuperblockError, Unsupported};
 use xfskit::open::FoundLog;
 use xfskit::volume::{Error, RecoveredDevices, Volume};
 
@@ -84,16 +84,22 @@ impl Journal {
 }
 
 /// The state of the journal on a device, in a word or a few: what recovery in memory makes of it.
-pub fn state_in_words(device: &Arc<dyn BlockDevice>) -> &'static str {
+///
+/// # Errors
+/// `Unsupported` for a filesystem in which nothing is wrong, and that cannot be opened here.
+pub fn state_in_words(device: &Arc<dyn BlockDevice>) -> Result<&'static str, Unsupported> {
     let mut sector = vec![0; device.size_bytes().min(MAX_SECTOR_BYTES) as usize];
-    let superblock = device.read(0, &mut sector).ok().and_then(|()| Superblock::decode(&sector).ok());
-    if superblock.is_some_and(|superblock| superblock.has_external_log()) {
-        return "on another device";
+    let superblock = device.read(0, &mut sector).ok().map(|()| Superblock::decode(&sector));
+    match superblock {
+        Some(Ok(superblock)) if superblock.has_external_log() => return Ok("on another device"),
+        Some(Err(SuperblockError::Unsupported(why))) => return Err(why),
+        _ => {}
     }
     match Volume::recover_in_memory(Arc::clone(device), None) {
-        Ok(recovered) if recovered.log_state == LogState::Clean => "clean",
-        Ok(_) => "dirty",
-        Err(_) => "damaged, or its superblock is",
+        Ok(recovered) if recovered.log_state == LogState::Clean => Ok("clean"),
+        Ok(_) => Ok("dirty"),
+        Err(Error::Unsupported(why)) => Err(why),
+        Err(_) => Ok("damaged, or its superblock is"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Configuration files of mkfs.xfs (`-c options=FILE`), such as the `lts_*.conf` that xfsprogs installs.
+//! Configuration files of mkfs.xfs (`-c options=FILE`, `-c defaults=FILE`), such as the `lts_*.conf` that xfsprogs installs.
 //!
 //! ```text
 //! # a comment
@@ -27,11 +27,42 @@ const SECTIONS: [(char, &str); 9] = [
 /// The files of xfsprogs have less than 1 KiB.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The file that `-c` names.
+/// The files that `-c` names.
+#[derive(Debug, Default)]
+pub(crate) struct Files {
+    /// What it says counts as if it stood on the command line.
+    pub(crate) options: Option<PathBuf>,
+    /// What it says counts where nothing else says it.
+    pub(crate) defaults: Option<PathBuf>,
+}
+
+impl Files {
+    /// Takes what one `-c` says.
+    pub(crate) fn take(&mut self, list: &str) -> Result<(), Usage> {
+        for item in list.split(',') {
+            let place = match item.split_once('=') {
+                Some(("options", path)) if !path.is_empty() => (&mut self.options, path),
+                Some(("defaults", path)) if !path.is_empty() => (&mut self.defaults, path),
+                Some(("makecfg", _)) => {
+                    let why = "no configuration file is written here; xfs_db's makecfg writes one of an image";
+                    return Err(Usage(format!("-c {item}: {why}")));
+                }
+                _ => return Err(Usage(format!("-c {item}: expected options=FILE or defaults=FILE"))),
+            };
+            if place.0.replace(place.1.into()).is_some() {
+                return Err(Usage("-c: one configuration file of each kind only".into()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The file that `-c options=` names.
 pub(crate) fn path_of(list: &str) -> Result<PathBuf, Usage> {
-    match list.split_once('=') {
-        Some(("options", path)) if !path.is_empty() && !path.contains(',') => Ok(path.into()),
-        Some(("makecfg" | "defaults", _)) => Err(Usage(format!("-c {list}: only options=FILE is supported"))),
+    let mut files = Files::default();
+    files.take(list)?;
+    match files {
+        Files { options: Some(path), defaults: None } => Ok(path),
         _ => Err(Usage(format!("-c {list}: expected options=FILE"))),
     }
 }

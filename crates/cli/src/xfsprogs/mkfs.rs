@@ -85,7 +85,7 @@ fn show(request: &Request, image: PathBuf) -> Result<()> {
 impl Request {
     fn new(arguments: Vec<Argument>) -> Result<Self> {
         let mut request = Self::default();
-        let mut config = None;
+        let mut files = config::Files::default();
         for argument in arguments {
             match argument {
                 Argument::Switch('f') => request.overwrites = true,
@@ -93,19 +93,22 @@ impl Request {
                 Argument::Switch('q') => request.is_quiet = true,
                 // Nothing is discarded: the space of a file that is written in place is given back as a whole.
                 Argument::Switch(_) => {}
-                Argument::Valued('c', list) => {
-                    if config.replace(config::path_of(&text('c', list)?)?).is_some() {
-                        return Err(Usage("-c: one configuration file only".into()).into());
-                    }
-                }
+                Argument::Valued('c', list) => files.take(&text('c', list)?)?,
                 Argument::Valued(letter, list) => request.apply(letter, &text(letter, list)?)?,
                 Argument::Long(name) if name == "unsupported" => request.options.allow_small = true,
                 Argument::Long(name) => return Err(Usage(format!("unknown option --{}", name.display())).into()),
                 Argument::Operand(path) => request.set_image(path.into())?,
             }
         }
-        for (letter, option) in config.map(|path| config::read(&path)).transpose()?.unwrap_or_default() {
+        let read = |path: Option<PathBuf>| Ok::<_, anyhow::Error>(path.map(|path| config::read(&path)).transpose()?);
+        for (letter, option) in read(files.options)?.unwrap_or_default() {
             request.apply(letter, &option)?;
+        }
+        for (letter, option) in read(files.defaults)?.unwrap_or_default() {
+            let name = option.split('=').next().unwrap_or_default();
+            if !request.given.iter().any(|(given, other)| *given == letter && other == name) {
+                request.apply(letter, &option)?;
+            }
         }
         Ok(request)
     }

@@ -43,6 +43,8 @@ pub struct Traced {
     pub read_after: u64,
     /// What one that had was refused.
     pub refused: Vec<String>,
+    /// What Landlock's rules are for, by its path.
+    pub allowed: Vec<String>,
     /// The last call that gave up capabilities.
     pub capabilities: String,
 }
@@ -71,6 +73,9 @@ impl Traced {
             if has_filtered && rights.has_entered() {
                 traced.entered += 1;
                 last = *rights;
+            }
+            if call.starts_with("landlock_add_rule(") {
+                traced.allowed.extend(call.split_once("parent_fd=").map(|(_, fd)| fd.to_owned()));
             }
             if call.starts_with("capset(") {
                 traced.capabilities = call.into();

@@ -120,3 +120,36 @@ fn a_disk_that_names_files_elsewhere_is_warned_of() {
     assert!(warned(&far).contains("other/base.img, whose contents are shown"), "{}", warned(&far));
     assert!(!warned(&near).contains("whose contents"), "{}", warned(&near));
 }
+
+/// A filesystem that xfskit does not support must not be called damaged: that would lead people to xfs_repair -L.
+#[test]
+fn info_names_what_is_not_supported() {
+    let Some(reference) = xfskit_testkit::reference() else { return };
+    if !have(&["sfdisk"]) {
+        return;
+    }
+    let scratch = scratch();
+    let disk = scratch.image("disk", 302 * MIB);
+    crate::common::disks::run_with("sfdisk", &["-q", disk.to_str().unwrap()], "label: gpt\nstart=1MiB,size=300MiB\n");
+    for (options, reason) in [
+        (&["-m", "crc=0"][..], "version 4"),
+        (&["-n", "version=ci"], "ascii-ci"),
+        (&["-m", "metadir=1"], "metadir"),
+        (&["-r", "rtdev=RT"], "realtime"),
+    ] {
+        let (part, realtime) = (scratch.image("part", 300 * MIB), scratch.image("realtime", 300 * MIB));
+        let realtime = format!("rtdev={}", realtime.display());
+        let options: Vec<&str> =
+            options.iter().map(|word| if *word == "rtdev=RT" { &realtime } else { *word }).collect();
+        reference.mkfs(&part, &options);
+        copy(&part, &disk, MIB, 300 * MIB);
+        let text = ok("info IMAGE", &disk);
+        assert!(text.contains("not supported") && text.contains(reason) && !text.contains("damaged"), "{text}");
+        let found: Value = serde_json::from_str(&ok("--json info IMAGE", &disk)).unwrap();
+        let contents = &found["disks"][0]["table"]["partitions"][0]["contents"];
+        assert_eq!(contents["journal"], Value::Null);
+        assert!(contents["unsupported"].as_str().unwrap().contains(reason), "{contents}");
+        let (code, text) = fails("info IMAGE", &operand(&disk, "#1"));
+        assert!(code == 7 && text.contains(reason), "{text}");
+    }
+}

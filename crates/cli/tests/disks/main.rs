@@ -6,7 +6,9 @@ mod chosen;
 mod common;
 mod formats;
 mod kept;
+mod metadump;
 mod mounted;
+mod served;
 mod tables;
 
 use common::disks::run;

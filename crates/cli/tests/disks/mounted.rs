@@ -83,8 +83,13 @@ fn a_killed_server_is_named_and_its_journal_replayed() {
         server.wait().unwrap();
         run("umount", &["-l", dir.to_str().unwrap()]);
         if disk == &image {
-            let (code, text) = fails("ls IMAGE", disk);
+            let (code, text) = fails("--no-helpers ls IMAGE", disk);
             assert!(code == 7 && text.contains("qemu-img check -r all"), "{code} {text}");
+            // As evidence it is read, and stays as it is.
+            let before = fs::read(disk).unwrap();
+            assert_eq!(ok("cat IMAGE /file", disk), "durable");
+            assert_eq!(fails("touch IMAGE /new", disk).0, 7);
+            assert!(fs::read(disk).unwrap() == before);
             run("qemu-img", &["check", "-q", "-r", "all", image.to_str().unwrap()]);
         }
         let text = ok("info IMAGE", disk);

@@ -20,9 +20,11 @@
 
 mod entry;
 
+use crate::answering::{Answered, Attempt, data_only_of_fsync};
 use crate::filesystem::{Filesystem, Then};
+use crate::forgets::Left;
 use crate::request::{Body, decode};
-use crate::session::{Answered, MIN_REPLY_BYTES, Shared, data_only_of_fsync, waits_for_requests};
+use crate::session::{MIN_REPLY_BYTES, Shared, waits_for_requests};
 use crate::{Errno, opcode};
 use entry::{Entry, Found};
 use io_uring::squeue::Entry128;
@@ -312,7 +314,9 @@ impl Queue {
         if matches!(code, opcode::READ | opcode::READDIR | opcode::READDIRPLUS) {
             // All of the request is in its structure, and its reply goes to the payload.
             let request = decode(&found.header, Body::split(&found.structure, &[]), shared.has_setxattr_ext());
-            let answer = request.and_then(|request| shared.answer(&request, &mut entry.payload).contents);
+            // None of these takes space.
+            let answer = |request| shared.answer(&request, &mut entry.payload, Attempt::Last).ok_or(Errno::IO);
+            let answer = request.and_then(answer).and_then(|answered| answered.contents);
             return self.reply(index, &found, answer);
         }
         let payload = &entry.payload[..found.payload_bytes];
@@ -324,6 +328,10 @@ impl Queue {
             // The kernel then finds data and holes itself, as if all of a file were data.
             return self.reply(index, &found, Err(Errno::NOSYS));
         }
+        if !is_scarce && shared.is_held_up(&request) {
+            self.answer_elsewhere(shared, index, found);
+            return Ok(());
+        }
         if shared.filesystem.may_wait(&request) {
             match data_only_of_fsync(&request.operation) {
                 Some(data_only) => self.sync_with_others(shared, index, found, data_only),
@@ -331,7 +339,14 @@ impl Queue {
             }
             return Ok(());
         }
-        let Answered { contents, then } = shared.answer(&request, out);
+        let answered = match is_scarce {
+            true => shared.answer(&request, out, Attempt::Last),
+            false => shared.answer_first(&request, out),
+        };
+        let Some(Answered { contents, then }) = answered else {
+            self.answer_elsewhere(shared, index, found);
+            return Ok(());
+        };
         let entry = &mut self.entries[index];
         if let Ok(length) = contents {
             entry.payload[..length].copy_from_slice(&out[..length]);
@@ -350,9 +365,10 @@ impl Queue {
                 Ok(())
             }
             Then::BeforeReply(work) | Then::AfterReply(work) => {
+                shared.forgets.leave(Left::Notice);
                 self.reply(index, &found, contents)?;
                 self.ring.submit()?;
-                shared.waiters.submit(work);
+                shared.drop_later(work);
                 Ok(())
             }
             Then::Nothing => self.reply(index, &found, contents),

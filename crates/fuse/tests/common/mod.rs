@@ -88,9 +88,14 @@ pub fn serve_with(scratch: &Scratch, cache: WriteCache) -> Served {
 
 /// As [`serve_with`], on a device that the caller has made of the image.
 pub fn serve_device(scratch: &Scratch, device: Arc<dyn BlockDevice>, cache: WriteCache) -> Served {
+    serve_as(scratch, device, Options { cache, ..Options::default() })
+}
+
+/// As [`serve_device`], with options of which some are those of all tests.
+pub fn serve_as(scratch: &Scratch, device: Arc<dyn BlockDevice>, options: Options) -> Served {
     let filesystem = Volume::open_in(device, None, MountOptions::default(), Arc::new(KernelClock::default())).unwrap();
     let kernel = vec![xfskit_fuse::KernelOption::Suid];
-    let options = Options { allow_other: true, kernel, cache, ..Options::default() };
+    let options = Options { allow_other: true, kernel, ..options };
     let session = Session::mount(filesystem, &scratch.file("mount"), &options).unwrap();
     Served { unmounter: session.unmounter(), thread: Some(std::thread::spawn(|| session.run())) }
 }

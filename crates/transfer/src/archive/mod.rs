@@ -9,6 +9,7 @@
 //! Facts: POSIX.1-2017 pax, GNU tar's manual ("Tar Internals"), libarchive's tar(5).
 
 mod acl;
+mod header;
 mod packed;
 mod pax;
 mod reader;

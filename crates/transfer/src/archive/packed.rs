@@ -3,7 +3,7 @@
 //! What comes out is as long as it likes; the reader of the stream decides how much it takes. The decoders are Rust
 //! without C, since they read what others made: flate2 with miniz_oxide, and ruzstd, whose window has at most 100 MiB.
 
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 use ruzstd::decoding::FrameDecoder;
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -27,7 +27,7 @@ pub fn unpacked<'a>(stream: impl Read + Send + 'a) -> io::Result<Box<dyn Read + 
     };
     let is_skipped = |head: &[u8]| head.len() >= 4 && head[0] & 0xf0 == 0x50 && head[1..].starts_with(ZSTD_SKIPPED);
     if head.starts_with(GZIP) {
-        Ok(Box::new(BufReader::with_capacity(BUFFER_BYTES, Gzip(MultiGzDecoder::new(stream)))))
+        Ok(Box::new(BufReader::with_capacity(BUFFER_BYTES, Gzip { part: Some(GzDecoder::new(stream)) })))
     } else if head.starts_with(ZSTD) || is_skipped(head) {
         Ok(Box::new(Zstd { frames: frame_decoder(), stream, in_frame: false }))
     } else {
@@ -35,16 +35,54 @@ pub fn unpacked<'a>(stream: impl Read + Send + 'a) -> io::Result<Box<dyn Read + 
     }
 }
 
-/// Parts of gzip, one after the other; errors name the format.
-struct Gzip<R>(MultiGzDecoder<R>);
+/// Parts of gzip, one after the other; errors name the format. Zeros may follow the last one, as what pads to the block
+/// of a tape: gzip passes over them too.
+struct Gzip<R> {
+    /// `None` behind the last part.
+    part: Option<GzDecoder<R>>,
+}
+
+impl<R: BufRead> Gzip<R> {
+    /// Begins the next part behind one that is complete.
+    fn begin(&mut self) -> io::Result<()> {
+        let Some(part) = self.part.take() else { return Ok(()) };
+        let mut stream = part.into_inner();
+        let mut is_padded = false;
+        loop {
+            let bytes = match stream.fill_buf() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                bytes => bytes?,
+            };
+            match bytes.iter().position(|&byte| byte != 0) {
+                _ if bytes.is_empty() => return Ok(()),
+                Some(0) if !is_padded && bytes[0] == GZIP[0] => break,
+                Some(_) => return Err(damaged("gzip", "something else than gzip follows it")),
+                None => {
+                    let zeros = bytes.len();
+                    stream.consume(zeros);
+                    is_padded = true;
+                }
+            }
+        }
+        self.part = Some(GzDecoder::new(stream));
+        Ok(())
+    }
+}
 
 impl<R: BufRead> Read for Gzip<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.read(buffer).map_err(|error| match error.kind() {
-            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => damaged("gzip", error),
-            io::ErrorKind::UnexpectedEof => damaged("gzip", "the stream is cut short"),
-            _ => error,
-        })
+        while let Some(part) = self.part.as_mut().filter(|_| !buffer.is_empty()) {
+            let count = part.read(buffer).map_err(|error| match error.kind() {
+                io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => damaged("gzip", error),
+                io::ErrorKind::UnexpectedEof => damaged("gzip", "the stream is cut short"),
+                _ => error,
+            })?;
+            if count > 0 {
+                return Ok(count);
+            }
+            self.begin()?;
+        }
+        Ok(0)
     }
 }
 
@@ -158,6 +196,28 @@ mod tests {
         let packed: &[u8] = b"\x28\xb5\x2f\xfd\x00\xa8\x03\x00\x00\x00";
         let error = unpacked(packed).unwrap().read_to_end(&mut read).unwrap_err().to_string();
         assert!(error.starts_with("zstd: ") && error.contains("indow"), "{error}");
+    }
+
+    #[test]
+    fn parts_of_gzip_are_read_and_zeros_behind_them_passed_over() {
+        use flate2::{Compression, write::GzEncoder};
+        use std::io::Write;
+        let part = |bytes: &[u8]| {
+            let mut part = GzEncoder::new(Vec::new(), Compression::fast());
+            part.write_all(bytes).unwrap();
+            part.finish().unwrap()
+        };
+        let read = |stream: &[u8]| {
+            let mut bytes = Vec::new();
+            unpacked(stream).unwrap().read_to_end(&mut bytes).map(|_| bytes)
+        };
+        let two = [part(b"one"), part(b""), part(b" two")].concat();
+        assert_eq!(read(&two).unwrap(), b"one two");
+        assert_eq!(read(&[&two[..], &[0; 3000]].concat()).unwrap(), b"one two");
+        for rest in [&b"x"[..], b"\0\0x", &part(b"x")[..9]] {
+            assert!(read(&[&two[..], rest].concat()).is_err(), "{rest:?}");
+        }
+        assert!(read(&[&two[..], &[0; 512], &part(b"x")].concat()).is_err());
     }
 
     #[test]

@@ -6,6 +6,8 @@ use xfskit::ondisk::Timestamp;
 
 const SCHILY: &[u8] = b"SCHILY.xattr.";
 const LIBARCHIVE: &[u8] = b"LIBARCHIVE.xattr.";
+/// Red Hat's key of SELinux's label, which GNU tar writes.
+const RED_HAT: &[u8] = b"RHT.security.selinux";
 
 /// A key and a value.
 type Record<'a> = (&'a [u8], &'a [u8]);
@@ -27,30 +29,42 @@ pub(super) fn push(records: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     records.push(b'\n');
 }
 
-/// Splits a sequence of records.
-pub(super) fn parse(mut bytes: &[u8]) -> Result<Vec<Record<'_>>, &'static str> {
-    let mut records = Vec::new();
-    while !bytes.is_empty() && bytes[0] != 0 {
-        let space = bytes.iter().take(20).position(|&byte| byte == b' ').ok_or("a PAX record without a length")?;
-        let length: usize = std::str::from_utf8(&bytes[..space])
-            .ok()
-            .and_then(|text| text.parse().ok())
-            .ok_or("a PAX record's length that is no number")?;
-        if length > bytes.len() || length < space + 3 || bytes[length - 1] != b'\n' {
-            return Err("a PAX record of another length than it says");
+/// The records in a sequence. They are as many as a stream likes, so they are taken one by one.
+pub(super) fn parse(mut bytes: &[u8]) -> impl Iterator<Item = Result<Record<'_>, &'static str>> {
+    std::iter::from_fn(move || {
+        if bytes.first().is_none_or(|&byte| byte == 0) {
+            return None;
         }
-        let record = &bytes[space + 1..length - 1];
-        let equals = record.iter().position(|&byte| byte == b'=').ok_or("a PAX record without a value")?;
-        records.push((&record[..equals], &record[equals + 1..]));
-        bytes = &bytes[length..];
+        let record = first_record(bytes);
+        bytes = record.map_or(b"", |(_, rest)| rest);
+        Some(record.map(|(record, _)| record))
+    })
+}
+
+/// The first record, and what is behind it.
+fn first_record(bytes: &[u8]) -> Result<(Record<'_>, &[u8]), &'static str> {
+    let space = bytes.iter().take(20).position(|&byte| byte == b' ').ok_or("a PAX record without a length")?;
+    let length: usize = std::str::from_utf8(&bytes[..space])
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .ok_or("a PAX record's length that is no number")?;
+    if length > bytes.len() || length < space + 3 || bytes[length - 1] != b'\n' {
+        return Err("a PAX record of another length than it says");
     }
-    Ok(records)
+    let record = &bytes[space + 1..length - 1];
+    let equals = record.iter().position(|&byte| byte == b'=').ok_or("a PAX record without a value")?;
+    Ok(((&record[..equals], &record[equals + 1..]), &bytes[length..]))
 }
 
 /// The attribute that a record describes, and its value.
 pub(super) fn attribute(key: &[u8], value: &[u8]) -> Option<Result<Attribute, &'static str>> {
     if let Some(name) = key.strip_prefix(SCHILY) {
         return Some(Ok((decode_name(name), value.to_vec())));
+    }
+    if key == RED_HAT {
+        // The attribute ends with a zero, as libselinux stores it.
+        let label = [value.strip_suffix(b"\0").unwrap_or(value), b"\0"].concat();
+        return Some(Ok((b"security.selinux".to_vec(), label)));
     }
     let name = key.strip_prefix(LIBARCHIVE)?;
     let value: Vec<u8> = value.iter().copied().filter(|byte| !byte.is_ascii_whitespace() && *byte != b'=').collect();
@@ -128,11 +142,13 @@ mod tests {
             let mut records = Vec::new();
             push(&mut records, b"key", &vec![b'x'; length]);
             push(&mut records, b"b", b"\n=");
-            let parsed = parse(&records).unwrap();
+            let parsed: Vec<_> = parse(&records).collect::<Result<_, _>>().unwrap();
             assert_eq!((parsed[0].1.len(), parsed[1]), (length, (&b"b"[..], &b"\n="[..])));
         }
-        assert_eq!(parse(b"6 a=b\n").unwrap(), [(&b"a"[..], &b"b"[..])]);
-        assert!(parse(b"7 a=b\n").is_err() && parse(b"a=b\n").is_err() && parse(b"3 \n").is_err());
+        assert_eq!(parse(b"6 a=b\n").collect::<Vec<_>>(), [Ok((&b"a"[..], &b"b"[..]))]);
+        for wrong in [&b"7 a=b\n"[..], b"a=b\n", b"3 \n"] {
+            assert!(matches!(parse(wrong).collect::<Vec<_>>()[..], [Err(_)]), "{wrong:?}");
+        }
     }
 
     #[test]

@@ -4,9 +4,8 @@ use super::BLOCK;
 use crate::error::{Result, TransferError};
 use std::io::{ErrorKind, Read};
 
-/// Most bytes of long names and PAX records in one header. An attribute's value may have 64 KiB; this is enough for
-/// more attributes than Linux can list of an inode.
-const MAX_EXTENSION_BYTES: u64 = 128 << 20;
+/// Most bytes of long names and PAX records before one file: a thousand attributes of the largest size, 64 KiB.
+pub(super) const MAX_EXTENSION_BYTES: u64 = 64 << 20;
 
 pub(super) struct Reader<R> {
     stream: R,
@@ -81,10 +80,11 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
-    /// The contents of a header that describes another header.
-    pub(super) fn extension(&mut self, size: u64) -> Result<Vec<u8>> {
-        if size > MAX_EXTENSION_BYTES {
-            return Err(self.bad(format!("a header with {size} bytes of names and attributes")));
+    /// The contents of a header that describes another header, of at most so many bytes.
+    pub(super) fn extension(&mut self, size: u64, most: u64) -> Result<Vec<u8>> {
+        if size > most {
+            let mib = MAX_EXTENSION_BYTES >> 20;
+            return Err(self.bad(format!("headers of one file with more than {mib} MiB of names and attributes")));
         }
         let mut bytes = Vec::new();
         // Piece by piece, because the size is only what the stream claims.

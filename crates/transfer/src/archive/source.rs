@@ -1,9 +1,11 @@
 //! Reads a tree from a tar stream.
 //!
-//! A leading slash of a name is dropped, as GNU tar does; a name with `..` in it is refused. A stream without its end
-//! mark counts as cut short.
+//! What both GNU tar and bsdtar read without complaint is read here with the same result; where they differ, what
+//! POSIX says decides. A leading slash of a name is dropped, as GNU tar does; a name with `..` in it is refused. A
+//! stream without its end mark is complete where a file is, and counted, for it may have been cut short there.
 
-use super::reader::{Reader, packer, padding};
+use super::header::{Header, until_zero};
+use super::reader::{MAX_EXTENSION_BYTES, Reader, packer, padding};
 use super::sparse::{self, Parts};
 use super::{BLOCK, acl, pax};
 use crate::error::{Losses, Result, TransferError, shown};
@@ -13,13 +15,14 @@ use crate::event::{
 use crate::pipe::{Outlet, Source};
 use std::collections::BTreeMap;
 use std::io::Read;
-use tar::Header;
 use xfskit::ondisk::{DeviceNumber, Timestamp};
 
 /// Bytes of a path that is too long in a message.
 const SHOWN_BYTES: usize = 60;
 /// Most bytes of a path that tells where an error is.
 const MAX_SHOWN_BYTES: usize = 300;
+/// Most bytes of names and attributes in global headers, which every file behind them gets.
+const MAX_GLOBAL_BYTES: usize = 64 << 10;
 
 /// Reads a tar stream.
 pub struct TarSource<R> {
@@ -45,25 +48,70 @@ enum Place {
 }
 
 /// The properties of a file that the preceding headers give.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Extensions {
     path: Option<Vec<u8>>,
     target: Option<Vec<u8>>,
+    /// GNU's long names, over which records go.
+    long_path: Option<Vec<u8>>,
+    long_target: Option<Vec<u8>>,
     size: Option<u64>,
     uid: Option<u32>,
     gid: Option<u32>,
     atime: Option<Timestamp>,
     mtime: Option<Timestamp>,
+    device_major: Option<u32>,
+    device_minor: Option<u32>,
     xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     sparse: Sparse,
 }
 
 /// GNU's records of sparse files.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Sparse {
     major: Option<Vec<u8>>,
-    map: Option<Vec<u8>>,
+    parts: Option<Parts>,
+    /// The first half of a part in the form 0.0.
+    offset: Option<u64>,
     real_size: Option<u64>,
+    /// The name of the file, in place of one for readers without support for sparse files.
+    name: Option<Vec<u8>>,
+}
+
+/// Which files a record is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    NextFile,
+    AllThatFollow,
+}
+
+impl Extensions {
+    /// Bytes of names and attributes.
+    fn bytes(&self) -> usize {
+        let names = [&self.path, &self.target].into_iter().flatten().map(Vec::len).sum::<usize>();
+        names + self.xattrs.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
+    }
+
+    /// Takes from others what is not given here.
+    fn fill_from(&mut self, globals: &Self) {
+        fn fill<T: Clone>(own: &mut Option<T>, other: &Option<T>) {
+            if own.is_none() {
+                own.clone_from(other);
+            }
+        }
+        fill(&mut self.path, &globals.path);
+        fill(&mut self.target, &globals.target);
+        fill(&mut self.size, &globals.size);
+        fill(&mut self.uid, &globals.uid);
+        fill(&mut self.gid, &globals.gid);
+        fill(&mut self.atime, &globals.atime);
+        fill(&mut self.mtime, &globals.mtime);
+        fill(&mut self.device_major, &globals.device_major);
+        fill(&mut self.device_minor, &globals.device_minor);
+        for (name, value) in &globals.xattrs {
+            self.xattrs.entry(name.clone()).or_insert_with(|| value.clone());
+        }
+    }
 }
 
 impl<R: Read + Send> TarSource<R> {
@@ -88,48 +136,63 @@ impl<R: Read + Send> TarSource<R> {
 
     /// The next file's headers; `None` after the last one.
     fn next_header(&mut self) -> Result<Option<(Header, Extensions)>> {
-        let mut extensions = self.globals.clone();
-        let mut begun = false;
+        let mut extensions = Extensions::default();
+        let mut is_within = false;
+        let mut bytes_left = MAX_EXTENSION_BYTES;
         loop {
             let header = match self.reader.block()? {
-                None => return Err(TransferError::CutShort(self.reader.at(), "the archive: its end mark is missing")),
-                Some(block) if block == [0; BLOCK] && !begun => return Ok(None),
-                Some(block) => Header::from_byte_slice(&block).clone(),
+                None if is_within || self.reader.at() == 0 => {
+                    return Err(TransferError::CutShort(self.reader.at(), "the archive: its end mark is missing"));
+                }
+                None => {
+                    self.losses.unmarked.note(self.archive.as_deref().unwrap_or("the tar stream").as_bytes());
+                    return Ok(None);
+                }
+                Some(block) if block == [0; BLOCK] && !is_within => return Ok(None),
+                Some(block) => Header(block),
             };
             self.check(&header)?;
-            let kind = header.entry_type().as_byte();
+            let kind = header.kind();
             if !matches!(kind, b'x' | b'X' | b'g' | b'L' | b'K') {
+                extensions.fill_from(&self.globals);
                 return Ok(Some((header, extensions)));
             }
-            begun = true;
             self.is_pax |= matches!(kind, b'x' | b'X' | b'g');
-            let size = header.entry_size().map_err(|_| self.reader.bad("a header with a wrong size"))?;
-            let bytes = self.reader.extension(size)?;
+            let size = header.size().ok_or_else(|| self.reader.bad("a header with a wrong size"))?;
+            let bytes = self.reader.extension(size, bytes_left)?;
+            if kind == b'g' {
+                self.take_globals(&bytes)?;
+                continue;
+            }
+            is_within = true;
+            bytes_left -= size;
             match kind {
-                b'L' => extensions.path = Some(until_zero(&bytes)),
-                b'K' => extensions.target = Some(until_zero(&bytes)),
-                b'g' => {
-                    let mut globals = std::mem::take(&mut self.globals);
-                    self.take_records(&mut globals, &bytes)?;
-                    self.take_records(&mut extensions, &bytes)?;
-                    self.globals = globals;
-                }
-                _ => self.take_records(&mut extensions, &bytes)?,
+                b'L' => extensions.long_path = Some(until_zero(&bytes).to_vec()),
+                b'K' => extensions.long_target = Some(until_zero(&bytes).to_vec()),
+                _ => self.take_records(&mut extensions, &bytes, Scope::NextFile)?,
             }
         }
     }
 
+    fn take_globals(&mut self, bytes: &[u8]) -> Result<()> {
+        let mut globals = std::mem::take(&mut self.globals);
+        self.take_records(&mut globals, bytes, Scope::AllThatFollow)?;
+        if globals.bytes() > MAX_GLOBAL_BYTES {
+            let kib = MAX_GLOBAL_BYTES >> 10;
+            return Err(self
+                .reader
+                .bad(format!("global PAX headers with more than {kib} KiB of names and attributes")));
+        }
+        self.globals = globals;
+        Ok(())
+    }
+
     fn check(&self, header: &Header) -> Result<()> {
-        let bytes = header.as_bytes();
-        // In the sum, the eight bytes of the checksum itself count as blanks.
-        let own = 148..156;
-        let sum: u32 =
-            bytes.iter().enumerate().map(|(at, &byte)| if own.contains(&at) { 32 } else { u32::from(byte) }).sum();
-        if header.cksum().ok() == Some(sum) {
+        if header.has_its_sum() {
             return Ok(());
         }
         // Those that are not unpacked by themselves.
-        let packed = packer(bytes).filter(|_| self.reader.at() <= BLOCK as u64);
+        let packed = packer(&header.0).filter(|_| self.reader.at() <= BLOCK as u64);
         Err(match packed {
             Some((name, command)) => {
                 let file = self.archive.as_deref().unwrap_or("FILE");
@@ -176,28 +239,13 @@ impl<R: Read + Send> TarSource<R> {
         }
     }
 
-    fn take_records(&mut self, extensions: &mut Extensions, bytes: &[u8]) -> Result<()> {
-        for (key, value) in pax::parse(bytes).map_err(|what| self.reader.bad(what))? {
-            let number = || std::str::from_utf8(value).ok().and_then(|text| text.parse::<u64>().ok());
-            let id = || number().and_then(|number| u32::try_from(number).ok());
-            let known = match key {
-                b"path" | b"GNU.sparse.name" => set(&mut extensions.path, Some(value.to_vec())),
-                b"linkpath" => set(&mut extensions.target, Some(value.to_vec())),
-                b"size" => set(&mut extensions.size, number()),
-                b"uid" => set(&mut extensions.uid, id()),
-                b"gid" => set(&mut extensions.gid, id()),
-                b"atime" => set(&mut extensions.atime, pax::parse_time(value)),
-                b"mtime" => set(&mut extensions.mtime, pax::parse_time(value)),
-                b"GNU.sparse.major" => set(&mut extensions.sparse.major, Some(value.to_vec())),
-                b"GNU.sparse.map" => set(&mut extensions.sparse.map, Some(value.to_vec())),
-                b"GNU.sparse.realsize" | b"GNU.sparse.size" => set(&mut extensions.sparse.real_size, number()),
-                b"GNU.sparse.offset" | b"GNU.sparse.numbytes" => {
-                    let map = extensions.sparse.map.get_or_insert_default();
-                    map.extend_from_slice(if map.is_empty() { b"" } else { b"," });
-                    map.extend_from_slice(value);
-                    true
-                }
-                _ => self.take_attribute(extensions, key, value)?,
+    fn take_records(&mut self, extensions: &mut Extensions, bytes: &[u8], scope: Scope) -> Result<()> {
+        for record in pax::parse(bytes) {
+            let (key, value) = record.map_err(|what| self.reader.bad(what))?;
+            let known = match key.strip_prefix(b"GNU.sparse.") {
+                Some(name) if scope == Scope::NextFile => self.take_sparse(&mut extensions.sparse, name, value)?,
+                Some(_) => return Err(self.reader.bad("a map of a sparse file in a global PAX header")),
+                None => self.take_record(extensions, key, value)?,
             };
             if !known {
                 let key = String::from_utf8_lossy(key);
@@ -205,6 +253,48 @@ impl<R: Read + Send> TarSource<R> {
             }
         }
         Ok(())
+    }
+
+    /// Takes a record; false if its value cannot be read. One without a value takes back what was said before.
+    fn take_record(&mut self, extensions: &mut Extensions, key: &[u8], value: &[u8]) -> Result<bool> {
+        fn set<T>(place: &mut Option<T>, text: &[u8], value: Option<T>) -> bool {
+            *place = value.filter(|_| !text.is_empty());
+            place.is_some() || text.is_empty()
+        }
+        let number = || sparse::decimal(value);
+        let id = || number().and_then(|number| u32::try_from(number).ok());
+        let text = || Some(until_zero(value).to_vec());
+        Ok(match key {
+            b"path" => set(&mut extensions.path, value, text()),
+            b"linkpath" => set(&mut extensions.target, value, text()),
+            b"size" => set(&mut extensions.size, value, number()),
+            b"uid" => set(&mut extensions.uid, value, id()),
+            b"gid" => set(&mut extensions.gid, value, id()),
+            b"atime" => set(&mut extensions.atime, value, pax::parse_time(value)),
+            b"mtime" => set(&mut extensions.mtime, value, pax::parse_time(value)),
+            b"SCHILY.devmajor" => set(&mut extensions.device_major, value, id()),
+            b"SCHILY.devminor" => set(&mut extensions.device_minor, value, id()),
+            _ => self.take_attribute(extensions, key, value)?,
+        })
+    }
+
+    /// Takes a record of a sparse file; false if its value cannot be read.
+    fn take_sparse(&self, sparse: &mut Sparse, name: &[u8], value: &[u8]) -> Result<bool> {
+        let number = || sparse::decimal(value);
+        let bad = |what| self.reader.bad(what);
+        Ok(match name {
+            b"name" => set(&mut sparse.name, Some(until_zero(value).to_vec())),
+            b"major" => set(&mut sparse.major, Some(value.to_vec())),
+            b"map" => set(&mut sparse.parts, Some(sparse::from_record(value).map_err(bad)?)),
+            b"realsize" | b"size" => set(&mut sparse.real_size, number()),
+            b"offset" => set(&mut sparse.offset, number()),
+            b"numbytes" => {
+                let (Some(offset), Some(length)) = (sparse.offset.take(), number()) else { return Ok(false) };
+                sparse::push(sparse.parts.get_or_insert_default(), offset, length).map_err(bad)?;
+                true
+            }
+            _ => true,
+        })
     }
 
     /// Takes a record of an attribute. All other records are ignored, since an image has no place for them.
@@ -230,51 +320,63 @@ impl<R: Read + Send> TarSource<R> {
     }
 
     /// Sends a file of any kind.
-    fn entry(&mut self, header: &Header, extensions: Extensions, out: &mut Outlet) -> Result<()> {
-        let stored = match extensions.size {
-            Some(size) => size,
-            None => header.entry_size().map_err(|_| self.reader.bad("a header with a wrong size"))?,
-        };
-        let own_path = || header.path_bytes().into_owned();
-        let raw = extensions.path.clone().unwrap_or_else(own_path);
-        self.place = Place::In(raw.iter().copied().take(MAX_SHOWN_BYTES).collect());
-        let path = self.clean(&raw)?;
-        let target = || {
-            let own = || header.link_name_bytes().map(std::borrow::Cow::into_owned);
-            extensions.target.clone().or_else(own).unwrap_or_default()
-        };
-        let meta = self.meta(header, &extensions)?;
-        let bad_device = || self.reader.bad("a device node with wrong numbers");
-        let device = || -> Result<u32> {
-            let (major, minor) = (header.device_major(), header.device_minor());
-            let (Ok(Some(major)), Ok(Some(minor))) = (major, minor) else { return Err(bad_device()) };
-            let (number, packed) = (DeviceNumber { major, minor }, DeviceNumber { major, minor }.to_linux());
-            if DeviceNumber::from_linux(packed) == number { Ok(packed) } else { Err(bad_device()) }
-        };
-        let entry_type = header.entry_type().as_byte();
-        let kind = match entry_type {
-            b'0' | 0 | b'7' if raw.ends_with(b"/") => Kind::Directory,
-            b'0' | 0 | b'7' | b'S' => return self.file(header, &extensions, (path, meta), stored, out),
-            b'1' => Kind::Link(self.clean(&target())?),
-            b'2' => Kind::Symlink(target()),
-            b'3' => Kind::Char(device()?),
-            b'4' => Kind::Block(device()?),
-            b'5' | b'D' => Kind::Directory,
-            b'6' => Kind::Fifo,
+    fn entry(&mut self, header: &Header, mut extensions: Extensions, out: &mut Outlet) -> Result<()> {
+        let size = extensions.size.or_else(|| header.size());
+        let stored = size.ok_or_else(|| self.reader.bad("a header with a wrong size"))?;
+        match header.kind() {
             // The name of the volume.
             b'V' => return self.skip(stored),
-            other => return Err(self.reader.bad(format!("a file of the unknown type {:?}", char::from(other)))),
+            // Solaris' ACL of the next file.
+            b'A' => {
+                self.losses.attributes.note(b"an ACL of Solaris");
+                return self.skip(stored);
+            }
+            _ => {}
+        }
+        let names = [extensions.sparse.name.take(), extensions.path.take(), extensions.long_path.take()];
+        let raw = names.into_iter().flatten().next().unwrap_or_else(|| header.name());
+        self.place = Place::In(raw.iter().copied().take(MAX_SHOWN_BYTES).collect());
+        let path = self.clean(&raw)?;
+        let targets = [extensions.target.take(), extensions.long_target.take()];
+        let target = targets.into_iter().flatten().next().unwrap_or_else(|| header.target());
+        let meta = self.meta(header, &mut extensions)?;
+        let kind = match header.kind() {
+            b'0' | 0 | b'7' if raw.ends_with(b"/") => Kind::Directory,
+            b'0' | 0 | b'7' | b'S' => return self.file(header, extensions.sparse, (path, meta), stored, out),
+            b'1' => Kind::Link(self.clean(&target)?),
+            b'2' => Kind::Symlink(target),
+            b'3' => Kind::Char(self.device(header, &extensions)?),
+            b'4' => Kind::Block(self.device(header, &extensions)?),
+            b'5' | b'D' => Kind::Directory,
+            b'6' => Kind::Fifo,
+            b'M' => return Err(self.reader.bad("a file that began in another volume: put the volumes together first")),
+            // As POSIX has it.
+            _ => {
+                self.losses.unknown_types.note(&path);
+                return self.file(header, extensions.sparse, (path, meta), stored, out);
+            }
         };
         out.send(Event::Node(Node { path, kind, meta }))?;
-        match entry_type {
-            // These have no contents, whatever their size field says: some programs store there what a directory may
-            // grow to.
-            b'2'..=b'6' => Ok(()),
+        match header.kind() {
+            // The list of what was in a directory.
+            b'D' => self.skip(stored),
             // Contents follow a further name only in PAX streams. In others the size is that of the file, whose
             // contents were stored with its first name.
-            b'1' if !self.is_pax => Ok(()),
-            _ => self.skip(stored),
+            b'1' if self.is_pax => self.skip(stored),
+            // These have no contents, whatever their size field says: some programs store there what a directory may
+            // grow to.
+            _ => Ok(()),
         }
+    }
+
+    /// The number of a device in Linux's form.
+    fn device(&self, header: &Header, extensions: &Extensions) -> Result<u32> {
+        let own = header.device();
+        let major = extensions.device_major.or(own.map(|own| own.0));
+        let minor = extensions.device_minor.or(own.map(|own| own.1));
+        let number = major.zip(minor).map(|(major, minor)| DeviceNumber { major, minor });
+        let known = number.filter(|number| DeviceNumber::from_linux(number.to_linux()) == *number);
+        known.map(DeviceNumber::to_linux).ok_or_else(|| self.reader.bad("a device node with wrong numbers"))
     }
 
     fn skip(&mut self, stored: u64) -> Result<()> {
@@ -285,12 +387,12 @@ impl<R: Read + Send> TarSource<R> {
     fn file(
         &mut self,
         header: &Header,
-        extensions: &Extensions,
+        sparse: Sparse,
         (path, meta): (Vec<u8>, Meta),
         stored: u64,
         out: &mut Outlet,
     ) -> Result<()> {
-        let (parts, size, stored_data) = self.layout(header, extensions, stored)?;
+        let (parts, size, stored_data) = self.layout(header, sparse, stored)?;
         let is_whole = parts.as_slice() == [(0, size)] || size == 0;
         if is_whole && size <= MAX_INLINE_BYTES {
             let mut bytes = vec![0; size as usize];
@@ -299,12 +401,14 @@ impl<R: Read + Send> TarSource<R> {
             let kind = Kind::File { size, contents: Contents::Whole(bytes) };
             return out.send(Event::Node(Node { path, kind, meta }));
         }
-        let kind = Kind::File { size, contents: Contents::Parts(parts.clone()) };
-        out.send(Event::Node(Node { path, kind, meta }))?;
         if !out.wants_data() {
+            let kind = Kind::File { size, contents: Contents::Parts(parts) };
+            out.send(Event::Node(Node { path, kind, meta }))?;
             self.reader.skip(stored_data, "a file")?;
             return self.reader.skip(padding(stored), "a file");
         }
+        let kind = Kind::File { size, contents: Contents::Parts(parts.clone()) };
+        out.send(Event::Node(Node { path, kind, meta }))?;
         for (start, length) in parts {
             let mut done = 0;
             while done < length {
@@ -320,42 +424,34 @@ impl<R: Read + Send> TarSource<R> {
     }
 
     /// The parts of a file that contain data, its size, and the bytes of data in the stream.
-    fn layout(&mut self, header: &Header, extensions: &Extensions, stored: u64) -> Result<(Parts, u64, u64)> {
-        let Sparse { major, map, real_size } = &extensions.sparse;
-        let (parts, size, data) = if header.entry_type().as_byte() == b'S' {
-            let gnu = header.as_gnu().ok_or_else(|| self.reader.bad("a sparse file without GNU's header"))?;
-            let size = gnu.real_size().map_err(|_| self.reader.bad("a sparse file without a size"))?;
-            (sparse::old(gnu, &mut self.reader)?, size, stored)
-        } else if major.as_deref() == Some(b"1") {
+    fn layout(&mut self, header: &Header, sparse: Sparse, stored: u64) -> Result<(Parts, u64, u64)> {
+        let (parts, size, data) = if header.kind() == b'S' {
+            let size = header.real_size().ok_or_else(|| self.reader.bad("a sparse file without a size"))?;
+            (sparse::old(header, &mut self.reader)?, Some(size), stored)
+        } else if sparse.major.as_deref() == Some(b"1") {
             let (parts, taken) = sparse::in_contents(&mut self.reader)?;
             let left = stored.checked_sub(taken);
-            (parts, real_size.unwrap_or(0), left.ok_or_else(|| self.reader.bad("a map longer than its file"))?)
-        } else if let Some(map) = map {
-            let parts = sparse::in_records(map);
-            let parts = parts.ok_or_else(|| self.reader.bad("a map of a sparse file that cannot be read"))?;
-            (parts, real_size.unwrap_or(0), stored)
+            (parts, sparse.real_size, left.ok_or_else(|| self.reader.bad("a map longer than its file"))?)
+        } else if let Some(parts) = sparse.parts {
+            (parts, sparse.real_size, stored)
         } else {
             return Ok((vec![(0, stored)], stored, stored));
         };
+        let end = || parts.last().map_or(0, |(start, length)| start.saturating_add(*length));
+        let size = size.unwrap_or_else(end);
         let parts = sparse::verify(parts, size, data).map_err(|what| self.reader.bad(what))?;
         Ok((parts, size, data))
     }
 
-    fn meta(&mut self, header: &Header, extensions: &Extensions) -> Result<Meta> {
+    fn meta(&mut self, header: &Header, extensions: &mut Extensions) -> Result<Meta> {
         let bad = |what: &str| self.reader.bad(format!("a header with a wrong {what}"));
-        let mode = header.mode().map_err(|_| bad("mode"))? as u16 & 0o7777;
-        let id = |given: Option<u32>, own: std::io::Result<u64>| match given {
-            Some(id) => Some(id),
-            None => own.ok().and_then(|id| u32::try_from(id).ok()),
-        };
-        let uid = id(extensions.uid, header.uid()).ok_or_else(|| bad("owner"))?;
-        let gid = id(extensions.gid, header.gid()).ok_or_else(|| bad("group"))?;
-        let mtime = match extensions.mtime {
-            Some(time) => time,
-            None => Timestamp { seconds: header.mtime().map_err(|_| bad("time"))? as i64, nanoseconds: 0 },
-        };
+        let mode = header.mode().ok_or_else(|| bad("mode"))?;
+        let uid = extensions.uid.or_else(|| header.uid()).ok_or_else(|| bad("owner"))?;
+        let gid = extensions.gid.or_else(|| header.gid()).ok_or_else(|| bad("group"))?;
+        let own = || header.mtime().map(|seconds| Timestamp { seconds, nanoseconds: 0 });
+        let mtime = extensions.mtime.or_else(own).ok_or_else(|| bad("time"))?;
         let atime = extensions.atime.unwrap_or(mtime);
-        let xattrs = extensions.xattrs.clone().into_iter().collect();
+        let xattrs = std::mem::take(&mut extensions.xattrs).into_iter().collect();
         Ok(Meta { mode, uid, gid, atime, mtime, xattrs })
     }
 
@@ -398,8 +494,4 @@ impl<R: Read + Send> Source for TarSource<R> {
 fn set<T>(place: &mut Option<T>, value: Option<T>) -> bool {
     *place = value;
     place.is_some()
-}
-
-fn until_zero(bytes: &[u8]) -> Vec<u8> {
-    bytes.split(|&byte| byte == 0).next().unwrap_or_default().to_vec()
 }

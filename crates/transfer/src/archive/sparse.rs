@@ -1,41 +1,42 @@
 //! Maps of sparse files. The contents in the stream are the parts that contain data, one after the other.
 
 use super::BLOCK;
+use super::header::{Header, more_parts};
 use super::reader::Reader;
 use crate::error::Result;
 use std::io::Read;
-use tar::{GnuExtSparseHeader, GnuHeader};
 
 /// Parts, each with its offset and length.
 pub(super) type Parts = Vec<(u64, u64)>;
 
-/// Most parts of a file, so that a stream cannot choose how much memory its map takes.
-const MAX_PARTS: usize = 1 << 24;
+/// Most parts of a file, so that a stream cannot choose how much memory its map takes: 64 MiB here.
+const MAX_PARTS: usize = 1 << 22;
+const UNREADABLE: &str = "a map of a sparse file that cannot be read";
+const TOO_MANY: &str = "a sparse file of more than 4 million parts";
 
 /// The map in an old GNU header and the blocks that follow it.
-pub(super) fn old<R: Read>(header: &GnuHeader, reader: &mut Reader<R>) -> Result<Parts> {
+pub(super) fn old<R: Read>(header: &Header, reader: &mut Reader<R>) -> Result<Parts> {
     let mut parts = Vec::new();
-    let mut push = |offset: std::io::Result<u64>, length: std::io::Result<u64>| match (offset, length) {
-        (Ok(offset), Ok(length)) if parts.len() < MAX_PARTS => {
-            parts.push((offset, length));
-            Ok(())
-        }
-        _ => Err("a map of a sparse file that cannot be read"),
-    };
-    let damaged = |reader: &Reader<R>, what| reader.bad(what);
-    for part in header.sparse.iter().filter(|part| !part.is_empty()) {
-        push(part.offset(), part.length()).map_err(|what| damaged(reader, what))?;
-    }
-    let mut more = header.is_extended();
+    let (own, mut more) = header.parts();
+    add(&mut parts, own).map_err(|what| reader.bad(what))?;
     while more {
-        let mut extension = GnuExtSparseHeader::new();
-        reader.fill(extension.as_mut_bytes(), "a header")?;
-        for part in extension.sparse().iter().filter(|part| !part.is_empty()) {
-            push(part.offset(), part.length()).map_err(|what| damaged(reader, what))?;
-        }
-        more = extension.is_extended();
+        let mut block = [0; BLOCK];
+        reader.fill(&mut block, "a header")?;
+        let (further, goes_on) = more_parts(&block);
+        add(&mut parts, further).map_err(|what| reader.bad(what))?;
+        more = goes_on;
     }
     Ok(parts)
+}
+
+fn add(parts: &mut Parts, further: impl Iterator<Item = Option<(u64, u64)>>) -> Result<(), &'static str> {
+    for part in further {
+        parts.push(part.ok_or(UNREADABLE)?);
+        if parts.len() > MAX_PARTS {
+            return Err(TOO_MANY);
+        }
+    }
+    Ok(())
 }
 
 /// The map before the contents (GNU's PAX form 1.0): decimal numbers, one on each line, the count first. Also returns
@@ -44,7 +45,7 @@ pub(super) fn in_contents<R: Read>(reader: &mut Reader<R>) -> Result<(Parts, u64
     let mut numbers = Numbers { block: [0; BLOCK], at: BLOCK, blocks: 0 };
     let count = numbers.next(reader)?;
     if count > MAX_PARTS as u64 {
-        return Err(reader.bad("a sparse file of too many parts"));
+        return Err(reader.bad(TOO_MANY));
     }
     let mut parts = Vec::new();
     for _ in 0..count {
@@ -74,17 +75,30 @@ impl Numbers {
                 b'0'..=b'9' => number.checked_mul(10).and_then(|n| n.checked_add(u64::from(byte - b'0'))),
                 _ => None,
             };
-            number = next.ok_or_else(|| reader.bad("a map of a sparse file that cannot be read"))?;
+            number = next.ok_or_else(|| reader.bad(UNREADABLE))?;
         }
     }
 }
 
-/// The map in one PAX record (form 0.1), or in pairs of records (form 0.0): numbers between commas.
-pub(super) fn in_records(text: &[u8]) -> Option<Parts> {
-    let text = std::str::from_utf8(text).ok()?;
-    let numbers: Vec<u64> = text.split(',').map(|number| number.parse().ok()).collect::<Option<_>>()?;
-    let (pairs, rest) = numbers.as_chunks::<2>();
-    (rest.is_empty() && pairs.len() <= MAX_PARTS).then(|| pairs.iter().map(|pair| (pair[0], pair[1])).collect())
+/// Adds the map in one PAX record (form 0.1), or in a pair of records (form 0.0): numbers between commas.
+pub(super) fn from_record(text: &[u8]) -> Result<Parts, &'static str> {
+    let mut numbers = text.split(|&byte| byte == b',').map(decimal);
+    let pairs = std::iter::from_fn(|| {
+        let offset = numbers.next()?;
+        Some(offset.zip(numbers.next().flatten()))
+    });
+    let mut parts = Vec::new();
+    add(&mut parts, pairs).map(|()| parts)
+}
+
+/// A number in a record.
+pub(super) fn decimal(text: &[u8]) -> Option<u64> {
+    std::str::from_utf8(text).ok().and_then(|text| text.parse().ok())
+}
+
+/// One more part of the form 0.0: each is two records.
+pub(super) fn push(parts: &mut Parts, offset: u64, length: u64) -> Result<(), &'static str> {
+    add(parts, std::iter::once(Some((offset, length))))
 }
 
 /// Verifies a map against the file's size and the bytes in the stream. Empty parts, which mark the end, are dropped.

@@ -4,11 +4,13 @@
 mod attributes;
 mod contents;
 mod durable;
+mod pretended;
 mod proto;
 mod sink;
 mod source;
 
 pub use durable::{Durability, Written};
+pub use pretended::{NotSeen, ask_pretender, refuse_other_names};
 pub use proto::{ProtoSource, Slashes};
 pub use sink::{HostSink, Keeper};
 pub use source::HostSource;

@@ -6,7 +6,7 @@
 use super::attributes::{AttributeReader, Handle, drop_inherited, has_default_acl, place, set_all};
 use super::durable::{Durability, Written};
 use crate::error::{Losses, NotReplaced, Result, TransferError, host, shown};
-use crate::event::{Contents, Kind, Meta, Node, split};
+use crate::event::{Contents, Kind, Meta, Node, join, split};
 use crate::pipe::{Existing, Sink};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid};
@@ -46,7 +46,6 @@ pub type Keeper = Box<dyn Fn(&File) -> std::io::Result<Option<NotReplaced>>>;
 struct Folder {
     name: Vec<u8>,
     fd: OwnedFd,
-    path: Vec<u8>,
     /// New files in it inherit ACLs.
     has_default_acl: bool,
     /// The attributes that it gets when everything in it is written.
@@ -54,9 +53,9 @@ struct Folder {
 }
 
 impl Folder {
-    fn new(fd: OwnedFd, name: &[u8], path: Vec<u8>, meta: Option<Meta>) -> Self {
+    fn new(fd: OwnedFd, name: &[u8], meta: Option<Meta>) -> Self {
         let has_default_acl = has_default_acl(fd.as_fd());
-        Self { name: name.to_vec(), fd, path, has_default_acl, meta }
+        Self { name: name.to_vec(), fd, has_default_acl, meta }
     }
 }
 
@@ -83,7 +82,7 @@ impl HostSink {
         let fd = opened.map_err(host(path.as_os_str().as_bytes(), "opening it"))?;
         let mut written = Written::default();
         written.note(&fd, path.as_os_str().as_bytes())?;
-        let base = Folder::new(fd, b"", Vec::new(), None);
+        let base = Folder::new(fd, b"", None);
         Ok(Self {
             base,
             stack: Vec::new(),
@@ -175,29 +174,33 @@ impl HostSink {
 
     /// Makes an existing folder the current one. The folders that this leaves are complete.
     fn go_to(&mut self, path: &[u8]) -> Result<()> {
-        if self.folder().path == path {
-            return Ok(());
-        }
-        let names: Vec<&[u8]> = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()).collect();
-        let common = self.stack.iter().zip(&names).take_while(|(folder, name)| folder.name == **name).count();
+        let mut names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()).peekable();
+        let common = self.stack.iter().take_while(|folder| names.next_if(|name| folder.name == **name).is_some());
+        let common = common.count();
         while self.stack.len() > common {
             self.leave()?;
         }
-        for name in &names[common..] {
-            let below = crate::event::join(&self.folder().path, name);
-            let fd = rustix::fs::openat(&self.folder().fd, *name, FOLDER, Mode::empty());
-            let fd = fd.map_err(host(&below, "opening the folder"))?;
-            self.stack.push(Folder::new(fd, name, below, None));
+        for name in names {
+            let fd = rustix::fs::openat(&self.folder().fd, name, FOLDER, Mode::empty());
+            let fd = fd.map_err(|why| host(&join(&self.path(), name), "opening the folder")(why))?;
+            self.stack.push(Folder::new(fd, name, None));
         }
         Ok(())
     }
 
+    /// The path of the current folder. A path for each folder of the stack would take memory with the square of the
+    /// depth.
+    fn path(&self) -> Vec<u8> {
+        self.stack.iter().map(|folder| folder.name.as_slice()).collect::<Vec<_>>().join(&b'/')
+    }
+
     fn leave(&mut self) -> Result<()> {
+        let path = self.path();
         let Some(folder) = self.stack.pop() else { return Ok(()) };
         match &folder.meta {
             Some(meta) => {
                 drop_inherited(Handle::Open(folder.fd.as_fd()), self.folder().has_default_acl, true);
-                self.set_attributes(&folder.fd, meta, &folder.path)
+                self.set_attributes(&folder.fd, meta, &path)
             }
             None => Ok(()),
         }
@@ -221,7 +224,7 @@ impl HostSink {
         }
         let name = name.to_vec();
         let meta = (!was_there || !self.existing.keeps()).then_some(node.meta);
-        self.stack.push(Folder::new(fd, &name, node.path, meta));
+        self.stack.push(Folder::new(fd, &name, meta));
         Ok(())
     }
 

@@ -2,8 +2,10 @@
 
 use super::attributes::{AttributeReader, Handle};
 use super::contents;
+use super::pretended;
 use crate::error::{Losses, Result, TransferError, host, shown};
 use crate::event::{Contents, Event, Kind, MAX_INLINE_BYTES, Meta, Node, join};
+use crate::paths::{PathId, Paths};
 use crate::pipe::{LeaveOut, Outlet, Sort, Source};
 use crate::whiteout::OverLinks;
 use rustix::fd::{AsFd, OwnedFd};
@@ -42,7 +44,8 @@ enum Start {
 /// The state of a walk.
 struct Walk<'a> {
     /// The first name of each file that has several, by device and inode.
-    links: HashMap<(u64, u64), Vec<u8>>,
+    links: HashMap<(u64, u64), PathId>,
+    paths: Paths,
     reader: AttributeReader,
     list: Vec<MaybeUninit<u8>>,
     losses: Losses,
@@ -88,6 +91,7 @@ impl<'a> HostSource<'a> {
     fn of(start: Start, prefix: &[u8], recursive: bool) -> Self {
         let walk = Walk {
             links: HashMap::new(),
+            paths: Paths::default(),
             reader: AttributeReader::new(),
             list: vec![MaybeUninit::uninit(); LIST_BYTES],
             losses: Losses::default(),
@@ -338,9 +342,9 @@ impl Walk<'_> {
             return None;
         }
         let key = (stat.st_dev, stat.st_ino);
-        let first = self.links.get(&key).cloned();
+        let first = self.links.get(&key).map(|&first| self.paths.get(first));
         if first.is_none() {
-            self.links.insert(key, path.to_vec());
+            self.links.insert(key, self.paths.keep(path));
         }
         first
     }
@@ -367,12 +371,16 @@ fn is_dense(stat: &Stat) -> bool {
 /// standard library calls and rustix does not.
 fn is_faked() -> bool {
     static FAKED: OnceLock<bool> = OnceLock::new();
-    *FAKED.get_or_init(|| std::env::var_os("FAKEROOTKEY").is_some())
+    *FAKED.get_or_init(|| std::env::var_os("FAKEROOTKEY").is_some()) || pretended::is_known()
 }
 
 fn stat(fd: impl AsFd, path: &[u8]) -> Result<Stat> {
     let mut stat = rustix::fs::fstat(&fd).map_err(host(path, "reading its attributes"))?;
-    if is_faked() {
+    if pretended::is_known() {
+        if !pretended::apply(&mut stat) {
+            return Err(TransferError::Changed(shown(path)));
+        }
+    } else if is_faked() {
         let copy = fd.as_fd().try_clone_to_owned();
         let faked = copy.and_then(|fd| File::from(fd).metadata()).map_err(host(path, "reading its attributes"))?;
         (stat.st_mode, stat.st_uid, stat.st_gid) = (faked.mode(), faked.uid(), faked.gid());

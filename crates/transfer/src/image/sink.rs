@@ -9,6 +9,7 @@ use crate::error::{Losses, Result, TransferError, image, shown};
 use crate::event::{Contents, Hidden, Kind, Meta, Node, split};
 use crate::image::layer::LayerPaths;
 use crate::image::reader::meta_of;
+use crate::paths::{PathId, Paths};
 use crate::pipe::{Existing, Sink};
 use crate::whiteout::{OverLinks, Whiteouts};
 use std::collections::HashMap;
@@ -23,6 +24,8 @@ const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 const SET_ID: u16 = 0o6000;
 /// Most small files that are made in one transaction.
 const MAX_AT_ONCE: usize = 128;
+/// Most bytes of attributes of directories that wait for the end; those of further ones are set at once, but for ACLs.
+const MAX_WAITING_BYTES: usize = 16 << 20;
 
 /// A directory of an image into which a tree is written.
 pub struct ImageSink<'a> {
@@ -35,11 +38,17 @@ pub struct ImageSink<'a> {
     recent: (Vec<u8>, Dir),
     /// Directories that were sent, with the attributes that they get last.
     unfinished: HashMap<InodeNumber, Unfinished>,
+    paths: Paths,
+    /// The number of directories that were sent.
+    sent_dirs: u64,
+    /// Bytes of attributes that were added to it.
+    waiting_bytes: usize,
     open: Option<OpenFile>,
     /// Small files of one directory, to be made together.
     small: Vec<(Node, Vec<u8>)>,
     temporaries: u64,
     existing: Existing,
+    kinds: Kinds,
     /// Where the tree consists of layers: what the current one has so far.
     pub(super) layer: Option<LayerPaths>,
     pub(super) over_links: OverLinks,
@@ -57,9 +66,20 @@ pub(super) struct Dir {
 
 /// A directory that gets its attributes last.
 struct Unfinished {
-    path: Vec<u8>,
+    /// How many were sent before it.
+    order: u64,
+    path: PathId,
     meta: Meta,
     inherits: bool,
+}
+
+/// What a file does whose name a file of another kind has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kinds {
+    /// It is refused.
+    Kept,
+    /// It replaces the other one, as when an archive is unpacked; a directory only if it is empty.
+    Replaced,
 }
 
 /// The number that means "no owner" or "no group".
@@ -104,10 +124,14 @@ impl<'a> ImageSink<'a> {
             dirs: HashMap::new(),
             recent,
             unfinished: HashMap::new(),
+            paths: Paths::default(),
+            sent_dirs: 0,
+            waiting_bytes: 0,
             open: None,
             small: Vec::new(),
             temporaries: 0,
             existing: Existing::TakesAll,
+            kinds: Kinds::Kept,
             layer: None,
             over_links: OverLinks::default(),
             recent_links: Default::default(),
@@ -119,6 +143,14 @@ impl<'a> ImageSink<'a> {
     #[must_use]
     pub fn with_existing(mut self, existing: Existing) -> Self {
         self.existing = existing;
+        self
+    }
+
+    /// Lets a directory replace another file, and a file an empty directory: of two entries of an archive with one name
+    /// the later one counts.
+    #[must_use]
+    pub fn with_kinds_replaced(mut self) -> Self {
+        self.kinds = Kinds::Replaced;
         self
     }
 
@@ -197,6 +229,9 @@ impl<'a> ImageSink<'a> {
             let (above, name) = split(&node.path);
             let above = self.dir(above)?;
             let new = NewFile::dir(0o700);
+            if self.kinds == Kinds::Replaced {
+                self.replace_by_dir(above, name, &node.path)?;
+            }
             let dir = match self.filesystem.create(above.inode, name, &new, &Caller::root()) {
                 Ok(made) => Dir { inode: made.inode, ..above },
                 Err(Error::Exists) => {
@@ -210,8 +245,39 @@ impl<'a> ImageSink<'a> {
             dir
         };
         if !was_there || !self.existing.keeps() {
-            let Node { path, meta, .. } = node;
-            self.unfinished.insert(dir.inode, Unfinished { path, meta, inherits: dir.has_default_acl });
+            let mut meta = node.meta;
+            self.waiting_bytes += meta.xattr_bytes();
+            if self.waiting_bytes > MAX_WAITING_BYTES {
+                self.set_early(dir.inode, &mut meta, &node.path)?;
+            }
+            let (path, order, inherits) = (self.paths.keep(&node.path), self.sent_dirs, dir.has_default_acl);
+            self.sent_dirs += 1;
+            self.unfinished.insert(dir.inode, Unfinished { order, path, meta, inherits });
+        }
+        Ok(())
+    }
+
+    /// Removes what has the name of a directory that is to be made, and is none.
+    fn replace_by_dir(&mut self, above: Dir, name: &[u8], path: &[u8]) -> Result<()> {
+        match self.filesystem.lookup(above.inode, name) {
+            Ok(stat) if !stat.file_type.is_dir() => {
+                self.forget_recent();
+                self.filesystem.unlink(above.inode, name, &Caller::root()).map_err(image(path))
+            }
+            Ok(_) | Err(Error::NotFound) => Ok(()),
+            Err(error) => Err(image(path)(error)),
+        }
+    }
+
+    /// Sets the attributes of a directory that do not matter to what is made in it.
+    fn set_early(&mut self, inode: InodeNumber, meta: &mut Meta, path: &[u8]) -> Result<()> {
+        let is_acl = |name: &[u8]| [ACCESS_ACL, DEFAULT_ACL].contains(&name);
+        let (acls, others) = std::mem::take(&mut meta.xattrs).into_iter().partition(|(name, _)| is_acl(name));
+        meta.xattrs = acls;
+        let others: Vec<(Vec<u8>, Vec<u8>)> = others;
+        self.waiting_bytes -= others.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+        for (name, value) in others {
+            self.change(inode, &[XattrChange { name, value: Some(value) }], path)?;
         }
         Ok(())
     }
@@ -284,6 +350,10 @@ impl<'a> ImageSink<'a> {
         if stat.file_type.is_dir() {
             if self.layer.is_some() {
                 return self.remove_tree(dir.inode, path);
+            }
+            if self.kinds == Kinds::Replaced && self.filesystem.rmdir(dir.inode, name, &Caller::root()).is_ok() {
+                self.forget(dir.inode, name, stat.inode);
+                return Ok(());
             }
             return Err(image(path)(Error::IsADirectory));
         }
@@ -474,10 +544,11 @@ impl Sink for ImageSink<'_> {
 
     fn finish(&mut self) -> Result<()> {
         self.make_small()?;
-        // The order of paths, in which the image does not depend on that of a hash.
+        // The order in which they were sent: the image does not depend on that of a hash.
         let mut unfinished: Vec<_> = std::mem::take(&mut self.unfinished).into_iter().collect();
-        unfinished.sort_unstable_by(|a, b| a.1.path.cmp(&b.1.path));
-        for (inode, Unfinished { path, meta, inherits }) in unfinished {
+        unfinished.sort_unstable_by_key(|(_, directory)| directory.order);
+        for (inode, Unfinished { path, meta, inherits, .. }) in unfinished {
+            let path = self.paths.get(path);
             let stat = self.filesystem.stat(inode).map_err(image(&path))?;
             self.set_attributes(&stat, &meta, inherits, &path)?;
         }

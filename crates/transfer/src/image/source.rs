@@ -14,6 +14,7 @@ use crate::error::{Losses, Result, TransferError, image, shown};
 use crate::event::{Contents, Event, Kind, MAX_INLINE_BYTES, Meta, Node, PIECE_BYTES};
 use crate::image::reader::{Attributed, Read, Reader, Room, Step, Turn, is_unreadable, is_whole};
 use crate::image::walk::{Found, ImageWalk, WalkEvent};
+use crate::paths::{PathId, Paths};
 use crate::pipe::{LeaveOut, Outlet, Sort, Source};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -36,7 +37,8 @@ pub struct ImageSource<'a> {
     prefix: Vec<u8>,
     recursive: bool,
     /// The first name of each file that has several.
-    links: HashMap<InodeNumber, Vec<u8>>,
+    links: HashMap<InodeNumber, PathId>,
+    paths: Paths,
     leave_out: LeaveOut<'a>,
     losses: Losses,
 }
@@ -50,6 +52,7 @@ impl<'a> ImageSource<'a> {
             prefix: prefix.to_vec(),
             recursive,
             links: HashMap::new(),
+            paths: Paths::default(),
             leave_out: Box::new(|_, _| false),
             losses: Losses::default(),
         }
@@ -60,6 +63,10 @@ impl<'a> ImageSource<'a> {
         match &error {
             TransferError::Image { source, .. } if is_unreadable(source) => {
                 self.losses.unreadable.note_reason(&error);
+                out.send(Event::Unreadable(error))
+            }
+            TransferError::LostNames { path, lost } => {
+                self.losses.lost_names.note_names(path, lost.names);
                 out.send(Event::Unreadable(error))
             }
             _ => Err(error),
@@ -91,7 +98,7 @@ impl<'a> ImageSource<'a> {
         let kind = match stat.file_type {
             FileType::Dir if !self.recursive => return Err(TransferError::NotRecursive(shown(&path))),
             FileType::Dir => Kind::Directory,
-            _ if stat.links > 1 && self.links.contains_key(&inode) => Kind::Link(self.links[&inode].clone()),
+            _ if stat.links > 1 && self.links.contains_key(&inode) => Kind::Link(self.paths.get(self.links[&inode])),
             FileType::File => {
                 self.remember(&stat, &path);
                 return self.file(&stat, path, meta, whole, out);
@@ -110,7 +117,7 @@ impl<'a> ImageSource<'a> {
 
     fn remember(&mut self, stat: &Stat, path: &[u8]) {
         if stat.links > 1 {
-            self.links.insert(stat.inode, path.to_vec());
+            self.links.insert(stat.inode, self.paths.keep(path));
         }
     }
 
@@ -210,7 +217,7 @@ impl<'a> ImageSource<'a> {
                         walk.skip_below();
                         continue;
                     }
-                    bytes += found.stat.size.min(MAX_INLINE_BYTES);
+                    bytes += found.stat.size.min(MAX_INLINE_BYTES) + found.path.len() as u64;
                     steps.push_back(Step::Found(found));
                 }
             }
@@ -251,7 +258,7 @@ impl<'a> ImageSource<'a> {
         let Err(error) = self.visit(read, out) else { return Ok(()) };
         // A link must not refer to a file that was not sent.
         if let Some((inode, path)) = first_name
-            && self.links.get(&inode) == Some(&path)
+            && self.links.get(&inode).is_some_and(|&first| self.paths.get(first) == path)
         {
             self.links.remove(&inode);
         }

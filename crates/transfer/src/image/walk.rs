@@ -1,7 +1,7 @@
 //! The one walk through a whole tree of an image: depth first, in the order of names, and finite whatever the image
 //! contains.
 
-use crate::error::{Result, image};
+use crate::error::{Result, TransferError, image, shown};
 use std::collections::HashSet;
 use xfskit::ondisk::{Corruption, InodeNumber};
 use xfskit::volume::{ReadAhead, Stat, Volume};
@@ -21,6 +21,16 @@ pub struct ImageWalk<'a> {
     stack: Vec<Frame>,
     /// Directories that were found. Each has one name, unless the image is damaged.
     dirs: HashSet<InodeNumber>,
+    damaged: DamagedDirs,
+}
+
+/// What is done with a directory of which a block cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DamagedDirs {
+    /// What is left is found: for those who read.
+    WhatIsLeft,
+    /// It counts as empty: for those who change what they find.
+    Empty,
 }
 
 /// A step of a walk.
@@ -74,15 +84,16 @@ impl<'a> ImageWalk<'a> {
     /// A walk that begins with the inode `start`, which has the path `path`.
     pub fn new(filesystem: &'a Volume, start: InodeNumber, path: &[u8]) -> Self {
         let (path, stack, dirs) = (path.to_vec(), Vec::new(), HashSet::new());
-        Self { filesystem, start: Some(start), path, next: None, stack, dirs }
+        Self { filesystem, start: Some(start), path, next: None, stack, dirs, damaged: DamagedDirs::WhatIsLeft }
     }
 
     /// Treats the directories above the start as found already, so that a damaged tree cannot lead a caller that
-    /// changes files out of it.
+    /// changes files out of it; and a directory of which a block cannot be used as empty.
     ///
     /// # Errors
     /// `Image` when one of them cannot be read.
     pub fn staying_below(mut self) -> Result<Self> {
+        self.damaged = DamagedDirs::Empty;
         let Some(start) = self.start else { return Ok(self) };
         if !self.filesystem.stat(start).map_err(image(&self.path))?.file_type.is_dir() {
             return Ok(self);
@@ -115,10 +126,15 @@ impl<'a> ImageWalk<'a> {
         Ok(WalkEvent::Found(found))
     }
 
-    /// Enters a directory. One that cannot be listed counts as empty, and the walk leaves it like any other.
+    /// Enters a directory. One that cannot be listed counts as empty, and the walk leaves it like any other; of one that
+    /// is lost in part, the rest follows the error.
     fn enter(&mut self, mut frame: Frame) -> Result<()> {
-        let listed = self.filesystem.list_dir(frame.stat.inode).map_err(image(&self.path));
-        let listed = listed.map(|entries| {
+        let inode = frame.stat.inode;
+        let listed = match self.damaged {
+            DamagedDirs::WhatIsLeft => self.filesystem.list_what_is_left(inode),
+            DamagedDirs::Empty => self.filesystem.list_dir(inode).map(|entries| (entries, None)),
+        };
+        let listed = listed.map_err(image(&self.path)).and_then(|(entries, lost)| {
             frame.left = entries.into_iter().map(|entry| (entry.name, entry.inode)).collect();
             // Of entries with the same name the first stays, which is the one that a look-up finds.
             frame.left.sort_by(|a, b| a.0.cmp(&b.0));
@@ -130,6 +146,8 @@ impl<'a> ImageWalk<'a> {
                 is_twice
             });
             frame.left.reverse();
+            let path = shown(&self.path);
+            lost.map_or(Ok(()), |lost| Err(TransferError::LostNames { path, lost: lost.into() }))
         });
         self.stack.push(frame);
         listed

@@ -27,6 +27,8 @@ use subs::Substitutes;
 const MAX_BYTES: u64 = 64 << 20;
 /// Most lines with a pattern, each of which may be compiled. Distributions have less than 10,000.
 const MAX_PATTERNS: usize = 20_000;
+/// Most lines for single paths.
+const MAX_EXACT: usize = 1_000_000;
 
 /// The labels of paths.
 #[derive(Debug, Default)]
@@ -85,6 +87,9 @@ impl FileContexts {
                 specs.push(spec);
                 if self.patterns.len() > MAX_PATTERNS {
                     return Err(bad(format!("there are more than {MAX_PATTERNS} lines with patterns")));
+                }
+                if self.exact.len() > MAX_EXACT {
+                    return Err(bad(format!("there are more than {MAX_EXACT} lines for single paths")));
                 }
             }
         }

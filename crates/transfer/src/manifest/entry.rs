@@ -95,6 +95,12 @@ impl Entry {
         Ok(())
     }
 
+    /// Bytes of what it has besides itself.
+    pub(super) fn bytes(&self) -> usize {
+        let target = self.target.as_ref().map_or(0, Vec::len);
+        target + self.xattrs.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
+    }
+
     /// Forgets what was given by a keyword.
     pub(super) fn drop(&mut self, key: &str) {
         match key {

@@ -10,11 +10,16 @@ use std::collections::HashSet;
 /// The number of a line, the path in it, and what is said of that.
 type Numbered = (usize, Vec<u8>, Entry);
 
+/// Most bytes that are kept of a manifest: millions of paths. A short line may stand for much, since `/set` is for all
+/// that follow, and a name lies in the directories that were entered before.
+const MAX_KEPT_BYTES: usize = 1 << 30;
+
 /// Parses a manifest. An error has the number of its line.
 pub(super) fn parse(text: &[u8]) -> Result<Vec<Numbered>, (usize, String)> {
     let mut entries = Vec::new();
     let mut defaults = Entry::default();
     let mut dir: Vec<Vec<u8>> = Vec::new();
+    let mut kept_bytes = 0;
     for (number, line) in lines(text) {
         let bad = |what: String| (number, what);
         let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
@@ -29,6 +34,12 @@ pub(super) fn parse(text: &[u8]) -> Result<Vec<Numbered>, (usize, String)> {
                 take_all(&mut entry, words).map_err(bad)?;
                 let path = if name.contains(&b'/') { name.clone() } else { join(&dir, &name) };
                 let path = clean(&path).map_err(bad)?;
+                kept_bytes += size_of::<Numbered>() + path.len() + entry.bytes();
+                if kept_bytes > MAX_KEPT_BYTES {
+                    return Err(bad(format!(
+                        "the lines so far say more than the {MAX_KEPT_BYTES} bytes that are kept"
+                    )));
+                }
                 // A name without a slash that is a directory is entered, but for the root, whose names are its own.
                 let is_entered = !name.contains(&b'/') && entry.file_type == Some(crate::event::FileKind::Directory);
                 if is_entered && name != b"." {
@@ -42,28 +53,19 @@ pub(super) fn parse(text: &[u8]) -> Result<Vec<Numbered>, (usize, String)> {
 }
 
 /// Lines with the number of their beginning: without comments, and joined where one ends with a backslash.
-fn lines(text: &[u8]) -> Vec<(usize, Vec<u8>)> {
-    let mut lines: Vec<(usize, Vec<u8>)> = Vec::new();
-    let mut is_open = false;
-    for (number, line) in (1..).zip(text.split(|&byte| byte == b'\n')) {
-        let line = line.trim_ascii();
-        if line.starts_with(b"#") && !is_open {
-            continue;
+fn lines(text: &[u8]) -> impl Iterator<Item = (usize, Vec<u8>)> {
+    let mut single = (1..).zip(text.split(|&byte| byte == b'\n')).map(|(number, line)| (number, line.trim_ascii()));
+    std::iter::from_fn(move || {
+        let (number, first) = single.by_ref().find(|(_, line)| !line.starts_with(b"#"))?;
+        let mut whole = first.to_vec();
+        while let Some(open) = whole.strip_suffix(b"\\").map(<[u8]>::len) {
+            whole.truncate(open);
+            let Some((_, line)) = single.next() else { break };
+            whole.push(b' ');
+            whole.extend_from_slice(line);
         }
-        let (line, goes_on) = match line.strip_suffix(b"\\") {
-            Some(line) => (line, true),
-            None => (line, false),
-        };
-        match lines.last_mut().filter(|_| is_open) {
-            Some((_, open)) => {
-                open.push(b' ');
-                open.extend_from_slice(line);
-            }
-            None => lines.push((number, line.to_vec())),
-        }
-        is_open = goes_on;
-    }
-    lines
+        Some((number, whole))
+    })
 }
 
 fn take_all<'a>(entry: &mut Entry, words: impl Iterator<Item = &'a [u8]>) -> Result<(), String> {

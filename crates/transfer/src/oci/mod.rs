@@ -26,6 +26,8 @@ use std::path::Path;
 const NAME: &str = "org.opencontainers.image.ref.name";
 /// Indexes within indexes, of which real images have one.
 const MAX_DEPTH: usize = 4;
+/// Most images in all indexes of a layout that are looked at: an index may name one that names it again.
+const MAX_IMAGES: usize = 50_000;
 
 /// The system that an image is for: `OS/ARCHITECTURE` or `OS/ARCHITECTURE/VARIANT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,7 +131,9 @@ impl Source for ContainerSource<'_> {
             let stream = unpacked(self.image.blobs.open(&layer.digest)?).map_err(host)?;
             let mut tar = TarSource::new(stream).named(self.image.blobs.shown(&layer.digest));
             let sent = tar.send(out);
-            self.losses = std::mem::take(&mut self.losses).and(tar.losses());
+            // Its digest says that it was not cut short.
+            let losses = Losses { unmarked: Default::default(), ..tar.losses() };
+            self.losses = std::mem::take(&mut self.losses).and(losses);
             sent?;
         }
         Ok(())
@@ -172,6 +176,7 @@ fn choose_by_name(blobs: &Blobs, images: Vec<Descriptor>, name: Option<&str>) ->
 /// The manifest for a platform, or the only one, in these images and the indexes that they may be.
 fn choose_by_platform(blobs: &Blobs, images: Vec<Descriptor>, wanted: Option<&Platform>) -> Result<Descriptor> {
     let mut manifests = Vec::new();
+    let mut seen = images.len();
     let mut waiting: Vec<(usize, Descriptor)> = images.into_iter().map(|image| (0, image)).collect();
     while let Some((depth, image)) = waiting.pop() {
         if is_manifest(&image.media_type) {
@@ -179,6 +184,10 @@ fn choose_by_platform(blobs: &Blobs, images: Vec<Descriptor>, wanted: Option<&Pl
         } else if is_index(&image.media_type) && depth < MAX_DEPTH {
             let text = blobs.read(&image)?;
             let index: Index = blobs.parse(&image.digest, &text)?;
+            seen += index.manifests.len();
+            if seen > MAX_IMAGES {
+                return Err(blobs.bad("index.json", format!("more than {MAX_IMAGES} images in it and its indexes")));
+            }
             waiting.extend(index.manifests.into_iter().map(|image| (depth + 1, image)));
         } else if is_index(&image.media_type) {
             return Err(blobs.bad(&image.digest, "an index within too many others".into()));

@@ -7,6 +7,7 @@
 //! writes the value and adds the entry. Until then no reader and no other operation sees the blocks; a crash leaves
 //! them to [`super::leftovers`], or to the end of the inode.
 
+use super::remote::HostRoom;
 use super::{EmptyFork, Form, fork, form, remote, tree};
 use crate::error::{Error, Result};
 use crate::error_tags::ATTR_NO_SPACE;
@@ -59,7 +60,13 @@ pub fn map_value(tx: &mut Transaction, ino: InoId, value_bytes: usize) -> Result
     let mut link = Link::InUse;
     loop {
         match mapping.advance(tx, ino, link)? {
-            Mapped::All => return Ok(mapping),
+            Mapped::All if mapping.host_room(tx, ino)? == HostRoom::Enough => return Ok(mapping),
+            // What was mapped is taken back in a link of its own.
+            Mapped::All => {
+                tx.in_later_link(Transaction::roll)?;
+                mapping.unmap(tx, ino)?;
+                return Err(Error::NoSpace);
+            }
             Mapped::Some => tx.in_later_link(Transaction::roll)?,
             Mapped::NoSpace => {
                 mapping.unmap(tx, ino)?;
@@ -112,6 +119,11 @@ impl ValueMapping {
             }
         }
         Ok(if mapped == total { Mapped::All } else { Mapped::Some })
+    }
+
+    /// Whether the host has room for the value, all of whose blocks are mapped.
+    pub(super) fn host_room(self, tx: &mut Transaction, ino: InoId) -> Result<HostRoom> {
+        remote::allocate_on_host(tx, ino, self.at, self.total)
     }
 
     /// Whether the blocks that are not mapped yet are still free: another update may have mapped them for its value.

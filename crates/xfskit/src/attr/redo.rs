@@ -5,6 +5,7 @@
 //! So everything that the update was to remove or to add is removed first, if it is there, whole or incomplete; then
 //! what it was to add is added. The result is the same however often it is done.
 
+use super::remote::HostRoom;
 use super::work::{AttrUpdate, Before, encode_done};
 use super::{Change, leftovers};
 use crate::error::Result;
@@ -28,7 +29,8 @@ impl Redo {
     pub fn new(mount: &Mount, intent: &AttrIntent<'_>, is_first: bool) -> Self {
         let change = Change::of_intent(mount, intent);
         let (inode, generation) = (intent.inode, intent.generation);
-        let update = AttrUpdate { change, mapping: None, inode, generation, before: Before::Unknown };
+        let before = Before::Unknown;
+        let update = AttrUpdate { change, mapping: None, inode, generation, before, host_room: HostRoom::Enough };
         Self { update, leftovers: (!is_first).then(Vec::new) }
     }
 

@@ -13,6 +13,7 @@ use crate::sync::thread_local;
 use crate::trans::{InoId, Transaction};
 use crate::value::ValueBlocks;
 use std::cell::RefCell;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use xfskit_ondisk::attr::MAX_VALUE_BYTES;
 use xfskit_ondisk::attr::remote::{blocks_for, bytes_per_block, decode_block, verify_remote};
@@ -96,6 +97,36 @@ pub fn write_at(tx: &mut Transaction, ino: InoId, at: FileBlock, value: &Arc<Val
         start = end;
     }
     Ok(RemoteValue { block: at.0 as u32, length: length as u32 })
+}
+
+/// Whether the host has room for what is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostRoom {
+    /// It has, or the device cannot tell.
+    Enough,
+    /// The write of a value would fail, when its transaction is committed already.
+    Lacking,
+}
+
+/// Makes the host set storage aside for `count` blocks that are mapped for a value from `at` on. The value is written
+/// when its transaction can no longer be given up, so this is the last moment to find the host full.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
+pub fn allocate_on_host(tx: &mut Transaction, ino: InoId, at: FileBlock, count: u32) -> Result<HostRoom> {
+    for run in mapped(tx, ino, at, count)? {
+        let (offset, bytes) = (run.address.bytes(), run.basic_blocks as usize * BASIC_BLOCK_BYTES);
+        let device = &tx.mount().device;
+        let allocated = match device.allocate(offset, bytes as u64) {
+            Err(error) if error.kind() == ErrorKind::Unsupported => device.write(offset, &vec![0; bytes]),
+            allocated => allocated,
+        };
+        // Another error than this one is that of the value itself, if it occurs again.
+        if allocated.is_err_and(|error| matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)) {
+            return Ok(HostRoom::Lacking);
+        }
+    }
+    Ok(HostRoom::Enough)
 }
 
 /// Where the fork blocks of a value lie on disk.

@@ -17,6 +17,7 @@
 //! had the fast path.
 
 use super::mapping::{Link, Mapped, ValueMapping};
+use super::remote::HostRoom;
 use super::reserve::reservation;
 use super::search::missing;
 use super::shortform::fork_bytes;
@@ -50,6 +51,8 @@ pub(super) struct AttrUpdate<'a> {
     pub(super) inode: InodeNumber,
     pub(super) generation: u32,
     pub(super) before: Before,
+    /// What the host said when all blocks for the value were mapped.
+    pub(super) host_room: HostRoom,
 }
 
 /// A change of an inode that belongs to the whole chain.
@@ -79,7 +82,8 @@ pub(super) fn run(
     let is_queued = tx.mount().options.attr_path == AttrPath::Intents && logging == Logging::Logged;
     if !is_queued {
         let change = if logging == Logging::Logged { change.with_value_in_blocks(tx.mount()) } else { change };
-        let update = AttrUpdate { change, mapping, inode, generation, before: Before::Searched };
+        let before = Before::Searched;
+        let update = AttrUpdate { change, mapping, inode, generation, before, host_room: HostRoom::Enough };
         return deferred::run(tx, &mut UpdateInChain { ino, update }, logging);
     }
     if let Some(new) = change.new_attr() {
@@ -88,7 +92,8 @@ pub(super) fn run(
     }
     let key = change.keys().last().map(|key| queue_key(tx, ino, key)).unwrap_or_default();
     let change = change.into_owned(tx.mount());
-    let update = AttrUpdate { change, mapping, inode, generation, before: Before::Searched };
+    let before = Before::Searched;
+    let update = AttrUpdate { change, mapping, inode, generation, before, host_room: HostRoom::Enough };
     tx.defer(Turn::First, key, Box::new(UpdateInChain { ino, update }));
     Ok(())
 }
@@ -170,6 +175,9 @@ impl AttrUpdate<'_> {
 
     /// Does as much as fits the link.
     pub(super) fn step(&mut self, tx: &mut Transaction, ino: InoId) -> Result<StepResult> {
+        if self.host_room == HostRoom::Lacking {
+            return Ok(StepResult::NoSpace);
+        }
         let link = if self.mapping.is_some() { Link::Fresh } else { Link::InUse };
         if self.mapping.is_none() && !self.is_local(tx) {
             self.mapping = Some(ValueMapping::begin(tx, ino, self.change.value_bytes())?);
@@ -178,7 +186,12 @@ impl AttrUpdate<'_> {
             None => Mapped::All,
             Some(mapping) => mapping.advance(tx, ino, link)?,
         };
+        if let (Mapped::All, Some(mapping)) = (mapped, self.mapping) {
+            self.host_room = mapping.host_room(tx, ino)?;
+        }
         match mapped {
+            // A link that has mapped blocks cannot say that there is no space; the next one can.
+            Mapped::All if self.host_room == HostRoom::Lacking => Ok(StepResult::Roll),
             Mapped::Some => Ok(StepResult::Roll),
             Mapped::NoSpace => Ok(StepResult::NoSpace),
             Mapped::All => self.conclude(tx, ino).map(|()| StepResult::Done),

@@ -86,7 +86,11 @@ impl Dir {
     pub fn try_read(&self, tx: &mut Transaction, at: FileBlock, kind: &'static BufferKind) -> Result<Option<BufId>> {
         let Some(id) = self.at(at).read(tx, kind)? else { return Ok(None) };
         let found = tx.kind(id);
-        ensure_on_disk!(std::ptr::eq(found, kind), kind.name, "kind of block", "a {}", found.name);
+        if !std::ptr::eq(found, kind) {
+            tx.release(id);
+            let wrong = Corruption::new(kind.name, "kind of block");
+            return Err(wrong.found(format_args!("a {}", found.name)).into());
+        }
         let owner = if std::ptr::eq(kind, &DIR_LEAF1_KIND) {
             leaf_header(tx.bytes(id)).info.owner.get()
         } else {
@@ -95,6 +99,7 @@ impl Dir {
         let number = self.number(tx);
         if owner != number {
             let wrong = Corruption::new(kind.name, "owner").at(tx.address(id)).of(number);
+            tx.release(id);
             return Err(wrong.found(format_args!("{owner} instead of {number}")).into());
         }
         Ok(Some(id))

@@ -29,7 +29,7 @@ mod read;
 mod shortform;
 
 pub use blocks::{DIR_BLOCK_KIND, DIR_DATA_KIND, DIR_FREE_KIND, DIR_LEAF1_KIND};
-pub use read::{ListedEntry, read};
+pub use read::{ListedEntry, LostBlocks, count_names_in, read, read_what_is_left};
 pub use xfskit_ondisk::dir::FileType;
 
 use crate::dabtree::Path;

@@ -1,14 +1,22 @@
-//! Reading a directory in the order of its cookies.
+//! Reading a directory in the order of its cookies. A data block that cannot be used loses no entries but its own, and
+//! the index is not looked at, so that whoever only reads sees all that is left.
 
 use super::{Dir, DirForm, shortform};
-use crate::error::Result;
+use crate::dabtree::{CycleGuard, Path};
+use crate::error::{Error, Result};
 use crate::incore::ForkKind;
-use crate::inode::bmap;
+use crate::inode::{bmap, located};
 use crate::trans::{InoId, Transaction};
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use xfskit_ondisk::dir::data::{DataEntry, entries};
+use xfskit_ondisk::dir::leaf::leaf_entries;
 use xfskit_ondisk::dir::{FileType, entry_bytes, is_valid_name};
 use xfskit_ondisk::{FileBlock, InodeNumber};
+
+/// After so many blocks that cannot be used, the rest of a directory counts as lost: its map may lead to any number of
+/// blocks of nothing.
+const MOST_LOST_BLOCKS: usize = 4096;
 
 /// An entry as a reader of a directory sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +33,18 @@ pub struct ListedEntry<'a> {
     pub name: &'a [u8],
 }
 
+/// Data blocks of a directory that cannot be used.
+#[derive(Debug)]
+pub struct LostBlocks {
+    /// What is wrong with the first of them.
+    pub first: Error,
+    /// Their numbers.
+    pub numbers: HashSet<u32>,
+}
+
+/// What a reader does with a data block that cannot be used: it notes it and goes on, or returns the error.
+type OnLoss<'a> = &'a mut dyn FnMut(u32, Error) -> Result<()>;
+
 /// Hands all entries from the place `from` on (0 for all of them), `.` and `..` first, to `visit`, until it breaks
 /// off. Entries that are there the whole time are seen exactly once by readers that go on from the last `next`.
 ///
@@ -36,6 +56,66 @@ pub fn read(
     from: u32,
     visit: &mut dyn FnMut(ListedEntry<'_>) -> ControlFlow<()>,
 ) -> Result<()> {
+    read_with(tx, dir, from, visit, &mut |_, error| Err(error))
+}
+
+/// As [`read`] from the beginning, past data blocks that cannot be used, which are returned.
+///
+/// # Errors
+/// `NotADirectory`; `Corrupt` and `Io` where nothing can be read.
+pub fn read_what_is_left(
+    tx: &mut Transaction,
+    dir: InoId,
+    visit: &mut dyn FnMut(ListedEntry<'_>) -> ControlFlow<()>,
+) -> Result<Option<LostBlocks>> {
+    let mut lost: Option<LostBlocks> = None;
+    read_with(tx, dir, 0, visit, &mut |number, error| {
+        if !error.is_damage() {
+            return Err(error);
+        }
+        let lost = lost.get_or_insert_with(|| LostBlocks { first: error, numbers: HashSet::new() });
+        lost.numbers.insert(number);
+        Ok(())
+    })?;
+    Ok(lost)
+}
+
+/// How many names the index has of data blocks.
+///
+/// # Errors
+/// `Corrupt`, `Io` for an index that cannot be read.
+pub fn count_names_in(tx: &mut Transaction, dir: InoId, numbers: &HashSet<u32>) -> Result<u64> {
+    let dir = Dir::new(tx, dir)?;
+    let count = |bytes: &[u8]| {
+        let entries = leaf_entries(bytes).iter().filter(|entry| !entry.is_stale());
+        entries.filter(|entry| numbers.contains(&dir.layout.split_pointer(entry.pointer.get()).0)).count() as u64
+    };
+    if dir.form(tx)? == DirForm::Leaf {
+        let leaf = dir.read_leaf1(tx)?;
+        let names = count(tx.bytes(leaf));
+        tx.release(leaf);
+        return Ok(names);
+    }
+    let tree = dir.tree();
+    let mut path = Path::descend(tx, &tree, 0)?;
+    let (mut guard, mut names) = (CycleGuard::default(), 0);
+    loop {
+        guard.visit(path.leaf().block)?;
+        names += count(tx.bytes(path.leaf().id));
+        if !path.advance(tx, &tree)? {
+            path.release(tx);
+            return Ok(names);
+        }
+    }
+}
+
+fn read_with(
+    tx: &mut Transaction,
+    dir: InoId,
+    from: u32,
+    visit: &mut dyn FnMut(ListedEntry<'_>) -> ControlFlow<()>,
+    on_loss: OnLoss<'_>,
+) -> Result<()> {
     let dir = Dir::new(tx, dir)?;
     match dir.form(tx)? {
         DirForm::Shortform => dir.read_shortform(tx, from, visit),
@@ -45,7 +125,7 @@ pub fn read(
             tx.release(id);
             done.map(|_| ())
         }
-        DirForm::Leaf | DirForm::Node => dir.read_data_blocks(tx, from, visit),
+        DirForm::Leaf | DirForm::Node => dir.read_data_blocks(tx, from, visit, on_loss),
     }
 }
 
@@ -83,15 +163,29 @@ impl Dir {
         tx: &mut Transaction,
         from: u32,
         visit: &mut dyn FnMut(ListedEntry<'_>) -> ControlFlow<()>,
+        on_loss: OnLoss<'_>,
     ) -> Result<()> {
-        let blocks = (tx.inode(self.ino).core.size >> self.layout.block_log).min(self.layout.max_data_blocks().into());
+        let mut lost = 0;
+        // Not the size says what there is, but the map, as for the kernel.
+        let blocks = u64::from(self.layout.max_data_blocks());
         let mut next = self.layout.split_pointer(from).0;
         while u64::from(next) < blocks {
             let number = next;
             next += 1;
             let at = self.layout.data_block(number);
-            let Some(id) = self.try_read(tx, at, &super::DIR_DATA_KIND)? else {
-                // Holes are passed over in one step: a size on disk may claim any number of them.
+            let block = match self.try_read(tx, at, &super::DIR_DATA_KIND) {
+                Ok(block) => block,
+                Err(error) => {
+                    on_loss(number, located(tx, self.ino, Err::<(), _>(error)).expect_err("it is an error"))?;
+                    lost += 1;
+                    if lost == MOST_LOST_BLOCKS {
+                        break;
+                    }
+                    continue;
+                }
+            };
+            let Some(id) = block else {
+                // Holes are passed over in one step: a map may claim any number of them.
                 let end = self.layout.data_block(next).0;
                 let extents = bmap::extents(tx, self.ino, ForkKind::Data)?;
                 let following = extents.partition_point(|extent| extent.end().0 <= end);
@@ -101,8 +195,11 @@ impl Dir {
             };
             let done = self.visit_block(tx.bytes(id), number, from, visit);
             tx.release(id);
-            if done?.is_break() {
-                break;
+            match done {
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(())) => break,
+                // A name that cannot be one: those before it were seen.
+                Err(error) => on_loss(number, located(tx, self.ino, Err::<(), _>(error)).expect_err("it is an error"))?,
             }
         }
         Ok(())

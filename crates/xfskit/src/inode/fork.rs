@@ -24,6 +24,7 @@ pub fn decode_inode(geometry: &Geometry, inode: xfskit_ondisk::InodeNumber, byte
     if core.mode == 0 {
         return Ok(state(core, DataFork::EMPTY, None));
     }
+    core.verify_in_use(geometry, bytes)?;
     let (data_bytes, attr_bytes) = literal.split_at(core.data_fork_bytes(geometry).min(literal.len()));
     let data = decode_data(geometry, &core, data_bytes).map_err(|e| e.of(inode.0))?;
     let attr = if core.fork_offset == 0 {

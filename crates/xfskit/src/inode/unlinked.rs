@@ -58,6 +58,7 @@ pub fn insert(tx: &mut Transaction, ino: InoId) -> Result<()> {
         tx.inode_mut(ino, InodeFields::CORE).core.next_unlinked = head;
     }
     set_bucket(tx, agi, bucket, within);
+    tx.mount().nameless.add();
     Ok(())
 }
 
@@ -92,6 +93,7 @@ pub fn remove(tx: &mut Transaction, ino: InoId) -> Result<()> {
         set_next(tx, inode, NULL_AG_INODE)?;
     }
     tx.inode_mut(ino, InodeFields::CORE).core.next_unlinked = NULL_AG_INODE;
+    tx.mount().nameless.remove();
     Ok(())
 }
 

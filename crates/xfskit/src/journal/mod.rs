@@ -396,7 +396,8 @@ impl Journal {
         // durable.
         let start = writer.head();
         let tail = self.tail.lsn().map_or(start, |tail| tail.min(start));
-        checkpoint.ordered_writes.iter().try_for_each(|write| self.values.write(write))?;
+        let values = checkpoint.ordered_writes.iter().try_for_each(|write| self.values.write(write));
+        values.inspect_err(|error| self.shut_down(format!("an attribute's value could not be written: {error}")))?;
         let what = if self.data.is(writer.device()) { FlushFor::Ordered } else { FlushFor::AllWrites };
         self.flush_data(self.data.now(), what)?;
         let written = writer.write_checkpoint(checkpoint, tail)?;
@@ -426,8 +427,9 @@ impl Journal {
     /// filesystem down.
     fn flush_data(&self, since: FlushPoint, what: FlushFor) -> Result<()> {
         self.data.flush(since, what).map_err(|FlushFailed(source)| {
-            self.shut_down(format!("the device did not flush, what was written to it may be lost: {source}"));
-            Error::Io { offset: 0, source }
+            let error = Error::of_flush(source);
+            self.shut_down(error.to_string());
+            error
         })
     }
 

@@ -158,7 +158,7 @@ impl LogWriter {
         }
         self.write_waiting()?;
         let flushed = self.data.flush_log(&self.place.device);
-        flushed.map_err(|FlushFailed(source)| Error::Io { offset: self.place.offset, source })?;
+        flushed.map_err(|FlushFailed(source)| Error::of_flush(source))?;
         self.unflushed_bytes = 0;
         self.unflushed_records = 0;
         Ok(())

@@ -11,6 +11,7 @@ mod claim;
 mod counts;
 mod inodes;
 mod intent_ids;
+mod nameless;
 mod options;
 mod superblock;
 mod windows;
@@ -20,6 +21,7 @@ pub(crate) use claim::{Claim, ClaimFor};
 pub use counts::{BlockPool, KeptBlocks, SpaceCounts};
 pub use inodes::InodeCache;
 pub use intent_ids::IntentIds;
+pub use nameless::NamelessCount;
 pub use options::{AttrLogging, AttrPath, Discard, MountOptions};
 pub use superblock::SUPERBLOCK_KIND;
 
@@ -81,6 +83,8 @@ pub struct Mount {
     pub recovery: Option<RecoveryReport>,
     /// Bytes of the journal for which the host has space, `None` for all. The filesystem shuts down where they end.
     pub journal_room_bytes: Option<u64>,
+    /// How many inodes are on unlinked lists.
+    pub nameless: NamelessCount,
     /// Held by renames between directories: while one checks that a directory does not move below itself, no other may
     /// move the directories on the way.
     pub moves: Mutex<()>,

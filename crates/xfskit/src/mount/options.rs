@@ -13,6 +13,9 @@ pub struct MountOptions {
     pub cache_bytes: usize,
     /// Namespace and attribute operations are durable when they return.
     pub wsync: bool,
+    /// New inodes get numbers of 32 bits, for programs that know no larger ones: they are made in the first AGs, of
+    /// which all inodes have such numbers.
+    pub inode32: bool,
     /// Leave intents out of the log whose done items are in the same checkpoint.
     pub whiteouts: bool,
     /// How attributes are updated.
@@ -102,6 +105,7 @@ impl Default for MountOptions {
             no_recovery: false,
             cache_bytes: 256 << 20,
             wsync: false,
+            inode32: false,
             whiteouts: true,
             attr_path: AttrPath::Fast,
             known_absent: true,

@@ -44,7 +44,7 @@ impl Mount {
         set_checksum(bytes, SUPERBLOCK_CRC_OFFSET);
         self.cache.write_runs(&key, held.bytes())?;
         // A flush that fails here fails the opening.
-        self.device.flush().map_err(|source| Error::Io { offset: 0, source })?;
+        self.device.flush().map_err(Error::of_flush)?;
         *self.superblock.lock() = raw;
         Ok(())
     }

@@ -61,7 +61,7 @@ impl Mount {
         let mut raw = read_superblock(&*self.device)?.raw().clone();
         identity.put_into(&mut raw);
         self.write_superblock_to(&raw, DiskAddress(0))?;
-        self.device.flush().map_err(|source| Error::Io { offset: 0, source })?;
+        self.device.flush().map_err(Error::of_flush)?;
         identity.put_into(&mut self.superblock.lock());
         self.write_superblock_copies()?;
         self.journal.write_unmount_as(identity.uuid)

@@ -20,8 +20,8 @@ use crate::inode::WriteBackToDevice;
 use crate::journal::replay::Replayed;
 use crate::journal::{Journal, JournalOptions, LogState, RecordOwner, RecoveryReport};
 use crate::mount::{
-    AgState, AttrLogging, Claim, ClaimFor, InodeCache, IntentIds, KeptBlocks, Mount, MountOptions, SUPERBLOCK_KIND,
-    SpaceCounts,
+    AgState, AttrLogging, Claim, ClaimFor, InodeCache, IntentIds, KeptBlocks, Mount, MountOptions, NamelessCount,
+    SUPERBLOCK_KIND, SpaceCounts,
 };
 use crate::sync::Mutex;
 use crate::sync::atomic::AtomicBool;
@@ -151,6 +151,7 @@ impl Mount {
             recovered: Mutex::new(None),
             recovery,
             journal_room_bytes: room,
+            nameless: NamelessCount::default(),
             moves: Mutex::new(()),
             scarce_space: Arc::default(),
             announces_attrs: AtomicBool::new(raw.version.get() & VersionFlags::ATTR.bits() != 0),
@@ -186,6 +187,7 @@ impl Mount {
             let totals = crate::space::initialize(self)?;
             let is_wrong = recovered.is_some() || !counters_are_right || !totals.unusable_lists.is_empty();
             if is_wrong || self.error_tags.strikes(BAD_SUMMARY) {
+                totals.verify(&self.geometry)?;
                 self.space.set(totals.free_blocks, totals.inodes, totals.free_inodes);
             }
             unusable_lists = totals.unusable_lists;

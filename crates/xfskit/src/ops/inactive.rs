@@ -164,6 +164,7 @@ impl Volume {
         }
         for &number in &orphans {
             self.check_orphan(number)?;
+            self.mount.nameless.add();
         }
         for number in orphans {
             let inode = self.mount.inode(number)?;

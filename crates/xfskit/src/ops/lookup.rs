@@ -4,6 +4,7 @@ use super::{Stat, Volume, check_name};
 use crate::dir;
 use crate::error::{Error, Result, caller};
 use crate::trans::{InoId, Transaction};
+use std::ops::ControlFlow;
 use xfskit_ondisk::InodeNumber;
 
 impl Volume {
@@ -28,7 +29,34 @@ impl Volume {
         if name == b"." {
             return Ok(dir.number);
         }
-        self.located(dir.number, dir::lookup(&mut tx, id, name))?.map(|entry| entry.inode).ok_or(Error::NotFound.into())
+        let found = self.located(dir.number, dir::lookup(&mut tx, id, name));
+        drop(tx);
+        let found = match found {
+            Err(error) if error.is_damage() => self.look_through(dir.number, name)?.ok_or(error)?,
+            found => found?.map(|entry| entry.inode),
+        };
+        found.ok_or(Error::NotFound.into())
+    }
+
+    /// Looks for a name in the data blocks of a directory whose index cannot be used. `None` if the name is in none of
+    /// them and not all of them can be read: nobody knows then.
+    fn look_through(&self, dir: InodeNumber, name: &[u8]) -> Result<Option<Option<InodeNumber>>> {
+        let dir = self.mount.inode(dir)?;
+        let mut tx = Transaction::read_only(&self.mount);
+        let id = self.join_dir(&mut tx, &dir)?;
+        let mut found = None;
+        let lost = dir::read_what_is_left(&mut tx, id, &mut |entry| {
+            if entry.name != name {
+                return ControlFlow::Continue(());
+            }
+            found = Some(entry.inode);
+            ControlFlow::Break(())
+        });
+        Ok(match (found, lost) {
+            (Some(inode), _) => Some(Some(inode)),
+            (None, Ok(None)) => Some(None),
+            (None, _) => None,
+        })
     }
 
     /// A directory in use, locked and joined.

@@ -57,7 +57,7 @@ pub use open::RecoveredDevices;
 pub(crate) use path::MAX_LINKS_FOLLOWED;
 pub use path::{LastLink, split_path};
 pub use read_ahead::ReadAhead;
-pub use readdir::{DirEntry, DirEntryRef, ReadDir};
+pub use readdir::{DirEntry, DirEntryRef, LostNames, ReadDir};
 pub use reference::InodeRef;
 pub use rename::RenameFlags;
 pub use seek::{FileExtent, Seek};

@@ -69,6 +69,29 @@ impl Volume {
         Ok(result?)
     }
 
+    /// Whether there are inodes that have lost their names and that holders keep: the space that they take is free when
+    /// those let go.
+    pub fn has_nameless(&self) -> bool {
+        match self.mount.nameless.now() {
+            0 => false,
+            count => count > self.waiting.lock().len() as u64,
+        }
+    }
+
+    /// How many inodes have lost their last name since the volume was opened.
+    pub fn count_nameless(&self) -> u64 {
+        self.mount.nameless.ever()
+    }
+
+    /// Frees what has lost its name and its holders: what waits since [`Self::drop_references_lazily`], and what could
+    /// not be freed before.
+    ///
+    /// # Errors
+    /// As [`Self::free_waiting`]; the first refusal of what could not be freed before.
+    pub fn free_nameless(&self) -> caller::Result<()> {
+        Ok(self.free_all_waiting()?)
+    }
+
     /// Whether an inode that has lost its last holder can wait for others.
     fn may_wait(&self, inode: &Inode) -> bool {
         if self.mount.options.read_only {

@@ -29,6 +29,32 @@ impl From<DirEntryRef<'_>> for DirEntry {
     }
 }
 
+/// What a directory has lost with blocks that cannot be used.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct LostNames {
+    /// What is wrong with the first of these blocks.
+    pub error: caller::Error,
+    /// How many blocks are lost.
+    pub blocks: u64,
+    /// How many names they had; `None` if the index of the directory does not say that either.
+    pub names: Option<u64>,
+}
+
+impl std::fmt::Display for LostNames {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let blocks = match self.blocks {
+            1 => "a block of the directory is lost".into(),
+            count => format!("{count} blocks of the directory are lost"),
+        };
+        match self.names {
+            Some(1) => write!(f, "{blocks}, and 1 name with it"),
+            Some(names) => write!(f, "{blocks}, and {names} names with it"),
+            None => write!(f, "{blocks}, with nobody knows how many names"),
+        }
+    }
+}
+
 /// An entry of a directory while [`Volume::read_dir`] shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -150,6 +176,30 @@ impl Volume {
             ControlFlow::Continue(())
         })?;
         Ok(entries)
+    }
+
+    /// As [`Self::list_dir`], past blocks of the directory that cannot be used: what is left, and what is lost. Other
+    /// calls return the error of the first such block.
+    ///
+    /// # Errors
+    /// `NotADirectory`; `Corrupt` and `Io` where nothing can be listed.
+    pub fn list_what_is_left(&self, dir: InodeNumber) -> caller::Result<(Vec<DirEntry>, Option<LostNames>)> {
+        let dir = self.mount.inode(dir)?;
+        let mut tx = Transaction::read_only(&self.mount);
+        let id = self.join_dir(&mut tx, &dir)?;
+        let mut entries = Vec::new();
+        let lost = dir::read_what_is_left(&mut tx, id, &mut |entry| {
+            if entry.name != b"." && entry.name != b".." {
+                let (name, next_cookie) = (entry.name.to_vec(), entry.next);
+                let file_type = FileType::of_entry(entry.file_type);
+                entries.push(DirEntry { name, inode: entry.inode, file_type, next_cookie });
+            }
+            ControlFlow::Continue(())
+        });
+        let Some(lost) = self.located(dir.number, lost)? else { return Ok((entries, None)) };
+        let names = dir::count_names_in(&mut tx, id, &lost.numbers).ok();
+        let blocks = lost.numbers.len() as u64;
+        Ok((entries, Some(LostNames { error: lost.first.into(), blocks, names })))
     }
 
     /// The target of a symbolic link.

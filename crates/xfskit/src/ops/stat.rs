@@ -114,21 +114,25 @@ impl Volume {
         Ok(stat)
     }
 
-    /// The filesystem in figures.
+    /// The filesystem in figures, as the kernel's `xfs_fs_statfs` gives them: a mount that writes keeps blocks back for
+    /// its trees and for removals, and one that only reads needs none of them.
     pub fn statfs(&self) -> FsStat {
         let geometry = &self.mount.geometry;
         let log_blocks = if geometry.log_start.is_some() { u64::from(geometry.log_blocks) } else { 0 };
         // The superblock's counters are not exact after a crash, and anything in a damaged image.
         let blocks = geometry.data_blocks.saturating_sub(log_blocks);
-        let free_blocks = self.mount.space.usable_blocks().min(blocks);
+        let space = &self.mount.space;
+        let free_blocks = if self.mount.options.read_only {
+            space.free_blocks().saturating_sub(crate::space::free_list_blocks(geometry))
+        } else {
+            space.usable_blocks()
+        };
+        let free_blocks = free_blocks.min(blocks);
         let per_block = u64::from(geometry.inodes_per_block());
-        let (inodes, free_inodes) = self.mount.space.inodes();
+        let (inodes, free_inodes) = space.inodes();
         let inodes = inodes.min(geometry.data_blocks * per_block);
         let used = inodes.saturating_sub(free_inodes);
-        let most = match u64::from(geometry.inode_max_percent) {
-            0 => u64::MAX,
-            percent => blocks / 100 * percent * per_block,
-        };
+        let most = geometry.max_inodes().unwrap_or(u64::MAX);
         let total = (inodes + free_blocks * per_block).min(most).max(inodes);
         FsStat {
             block_bytes: geometry.block_bytes() as u32,

@@ -274,6 +274,22 @@ pub struct Totals {
     pub unusable_lists: Vec<AgNumber>,
 }
 
+impl Totals {
+    /// Verifies that there are no more free blocks than blocks, and no more free inodes than inodes: for who relies on
+    /// them instead of on the superblock's counters.
+    ///
+    /// # Errors
+    /// A corruption of the "AG headers".
+    pub fn verify(&self, geometry: &Geometry) -> Verdict {
+        const NAME: &str = "AG headers";
+        let (free, blocks) = (self.free_blocks, geometry.data_blocks);
+        xfskit_ondisk::ensure!(free <= blocks, NAME, "no more free blocks than blocks", "{free} of {blocks}");
+        let (free, inodes) = (self.free_inodes, self.inodes);
+        xfskit_ondisk::ensure!(free <= inodes, NAME, "no more free inodes than inodes", "{free} of {inodes}");
+        Ok(())
+    }
+}
+
 /// Reads the headers of all AGs, remembers what helps to choose among them, and sums up the filesystem's counters.
 ///
 /// # Errors

@@ -83,7 +83,7 @@ pub fn write_new_ags(
         device.write(offset, &blocks).map_err(|source| Error::Io { offset, source })?;
         free_blocks += u64::from(ag.space.free_blocks());
     }
-    device.flush().map_err(|source| Error::Io { offset: 0, source })?;
+    device.flush().map_err(Error::of_flush)?;
     Ok(free_blocks)
 }
 

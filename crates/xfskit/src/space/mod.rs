@@ -63,6 +63,7 @@ pub use owner::{ExtentState, Owner};
 pub use refcount::REFCOUNTBT_KIND;
 pub use request::{AllocRequest, Busy, Near};
 pub use reservation::{
-    blocks_for_trees, free_blocks_needed, inode_allocation_blocks, inode_free_blocks, set_aside_blocks,
+    blocks_for_trees, free_blocks_needed, free_list_blocks, inode_allocation_blocks, inode_free_blocks,
+    set_aside_blocks,
 };
 pub use rmap::RMAPBT_KIND;

@@ -23,11 +23,16 @@ fn finobt_ask(geometry: &Geometry, limits: &Limits, blocks: u32, inodes: u64) ->
     limits.inobt.blocks_for_records(inodes / u64::from(INODES_PER_CHUNK)).min(u64::from(blocks) / 64)
 }
 
+/// Blocks that keep the free lists of all AGs going, which nobody may take.
+pub fn free_list_blocks(geometry: &Geometry) -> u64 {
+    u64::from(geometry.ag_count) * AG_SET_ASIDE
+}
+
 /// Blocks that no operation may take although the superblock counts them as free: at least what all AGs together ever
 /// hold back, for otherwise a transaction could find nothing of what it has reserved.
 pub fn set_aside_blocks(geometry: &Geometry, limits: &Limits) -> u64 {
     let rmap = rmap_ask(geometry, limits, geometry.ag_blocks);
-    u64::from(geometry.ag_count) * (AG_SET_ASIDE + rmap) + blocks_for_trees(geometry, limits)
+    free_list_blocks(geometry) + u64::from(geometry.ag_count) * rmap + blocks_for_trees(geometry, limits)
 }
 
 /// The part of [`set_aside_blocks`] for the trees that a removal may make larger, and whose blocks count as used: those

@@ -25,7 +25,7 @@ use crate::mount::Mount;
 use crate::trans::Transaction;
 use std::ops::{AddAssign, Range};
 use std::sync::Arc;
-use xfskit_device::BlockDevice;
+use xfskit_device::{BlockDevice, data_pieces};
 use xfskit_ondisk::btree::{BlockKey, Bnobt, FreeExtent};
 use xfskit_ondisk::{AgBlock, AgNumber};
 
@@ -162,14 +162,12 @@ fn give_back(mount: &Mount, ag: AgNumber, extent: FreeExtent, by: TrimBy) -> Res
 fn write_zeros(device: &dyn BlockDevice, offset: u64, length: u64) -> std::io::Result<()> {
     let mut buffer = vec![0; ZERO_STEP_BYTES.min(length) as usize];
     let zeros = vec![0; buffer.len()];
-    let mut done = 0;
-    while done < length && device.may_hold_data(offset + done, length - done) {
-        let step = (length - done).min(ZERO_STEP_BYTES) as usize;
-        device.read(offset + done, &mut buffer[..step])?;
+    for piece in data_pieces(device, offset..offset + length, ZERO_STEP_BYTES, u64::MAX) {
+        let step = (piece.end - piece.start) as usize;
+        device.read(piece.start, &mut buffer[..step])?;
         for run in nonzero_runs(&buffer[..step]) {
-            device.write(offset + done + run.start as u64, &zeros[run])?;
+            device.write(piece.start + run.start as u64, &zeros[run])?;
         }
-        done += step as u64;
     }
     Ok(())
 }

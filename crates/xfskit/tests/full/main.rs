@@ -2,6 +2,7 @@
 
 mod crashed;
 mod emptied;
+mod host;
 mod rights;
 #[path = "../stress/mod.rs"]
 mod stress;

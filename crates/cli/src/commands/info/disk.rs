@@ -15,6 +15,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use xfskit::ondisk::Unsupported;
 use xfskit_disk::{Disk, Disks, Format, Found, Part, Partition, TableKind};
 
 /// The disks of an operand that names no part. None where it names one filesystem, or a mount.
@@ -50,7 +51,11 @@ pub fn print(disks: &Disks, as_json: bool) -> Result<()> {
         return Ok(());
     }
     let note = |found: &Found| {
-        let journal = journal(found).map_or_else(String::new, |state| format!(", journal {state}"));
+        let journal = match journal(found) {
+            None => String::new(),
+            Some(Ok(state)) => format!(", journal {state}"),
+            Some(Err(why)) => format!(", not supported: {why}"),
+        };
         let uuid = found.contents.uuid.as_ref().map_or_else(String::new, |uuid| format!(", uuid {uuid}"));
         journal + &uuid
     };
@@ -59,7 +64,7 @@ pub fn print(disks: &Disks, as_json: bool) -> Result<()> {
 }
 
 /// The state of the journal of an XFS filesystem.
-fn journal(found: &Found) -> Option<&'static str> {
+fn journal(found: &Found) -> Option<Result<&'static str, Unsupported>> {
     let device = found.device.as_ref().ok().filter(|_| found.contents.is_xfs())?;
     Some(log::state_in_words(device))
 }
@@ -118,6 +123,7 @@ fn partition_json((partition, found): (&Partition, &Found)) -> Value {
 }
 
 fn found_json(found: &Found) -> Value {
+    let journal = journal(found);
     json!({
         "part": found.part.to_string(),
         "size_bytes": found.size_bytes,
@@ -126,7 +132,8 @@ fn found_json(found: &Found) -> Value {
             "format": found.contents.format,
             "label": found.contents.label,
             "uuid": found.contents.uuid,
-            "journal": journal(found),
+            "journal": journal.as_ref().and_then(|journal| journal.as_ref().ok()),
+            "unsupported": journal.as_ref().and_then(|journal| Some(journal.as_ref().err()?.to_string())),
         },
     })
 }

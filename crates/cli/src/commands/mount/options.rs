@@ -1,48 +1,22 @@
 //! The options of `-o`.
 
+use super::known::{Kind, kind_of};
 use crate::exit::Usage;
 use crate::text::parse_size;
 use std::path::PathBuf;
 use xfskit::volume::{AttrLogging, AttrPath, Discard, MountOptions};
 use xfskit_fuse::protocol::Placement;
-use xfskit_fuse::{KernelOption, Options, WriteCache};
+use xfskit_fuse::{KernelOption, Opens, Options, WriteCache};
 
-/// Options that mount(8) and fstab add and that have no meaning for a server.
-const IGNORED: [&str; 26] = [
-    "rw",
-    "defaults",
-    "auto",
-    "noauto",
-    "user",
-    "nouser",
-    "users",
-    "owner",
-    "group",
-    "nofail",
-    "_netdev",
-    "relatime",
-    "norelatime",
-    "strictatime",
-    "nostrictatime",
-    "lazytime",
-    "nolazytime",
-    "diratime",
-    "nodiratime",
-    "iversion",
-    "noiversion",
-    "silent",
-    "loud",
-    "mand",
-    "nomand",
-    "default_permissions",
-];
-
-/// Whether an option has no meaning for a server. Options that the kernel shows of every FUSE mount have none either.
+/// Whether an option changes nothing, as those that the kernel shows of every FUSE mount.
 pub fn is_ignored(option: &str) -> bool {
-    let name = option.split_once('=').map_or(option, |(name, _)| name);
-    let shown =
-        ["user_id", "group_id", "max_read", "rootmode", "fd", "subtype", "fsname", "comment", "uhelper", "allow_other"];
-    IGNORED.contains(&name) || shown.contains(&name) || name.starts_with("x-")
+    let (name, value) = split(option);
+    name == "rw" || name == "allow_other" || matches!(kind_of(name, value), Some(Kind::IsSo | Kind::Ignored))
+}
+
+/// Name and value of an option.
+fn split(option: &str) -> (&str, Option<&str>) {
+    option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)))
 }
 
 /// All options of a mount.
@@ -78,7 +52,12 @@ impl MountSettings {
     }
 
     pub(super) fn apply(&mut self, option: &str) -> Result<(), String> {
-        let (name, value) = option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)));
+        let (name, value) = split(option);
+        match kind_of(name, value) {
+            Some(Kind::IsSo | Kind::Ignored) => return Ok(()),
+            Some(Kind::Refused(why)) => return Err(why.into()),
+            None => {}
+        }
         if let Some(value) = value {
             return self.apply_value(name, value);
         }
@@ -89,13 +68,14 @@ impl MountSettings {
             "ro" => self.engine.read_only = true,
             "rw" => self.engine.read_only = false,
             "norecovery" => self.engine.no_recovery = true,
+            "inode32" => self.engine.inode32 = true,
             "writeback" => self.fuse.cache = WriteCache::Back,
             "nowriteback" => self.fuse.cache = WriteCache::Through,
             "allow_other" => self.fuse.allow_other = true,
             "allow_root" => self.fuse.allow_root = true,
+            "checkopen" => self.fuse.opens = Opens::Checked,
             "nosandbox" => self.no_sandbox = true,
             "auto_unmount" => self.fuse.auto_unmount = true,
-            _ if IGNORED.contains(&name) || name.starts_with("x-") => {}
             _ => match KernelOption::parse(name) {
                 Some(option) => self.fuse.kernel.push(option),
                 None => return Err("no such option".into()),
@@ -126,8 +106,6 @@ impl MountSettings {
                     _ => return Err("expected client or scheduler".into()),
                 }
             }
-            "comment" | "user" | "subtype" | "fsname" => {}
-            _ if name.starts_with("x-") => {}
             _ => return Err("no such option".into()),
         }
         Ok(())
@@ -207,6 +185,13 @@ mod tests {
         assert!(parse("threads=0").unwrap_err().to_string().contains("one thread at least"));
         assert_eq!(parse("placement=scheduler").unwrap().fuse.placement, Placement::Scheduler);
         assert!(parse("placement=moon").unwrap_err().to_string().contains("client or scheduler"));
+        for refused in ["usrquota", "context=system_u:object_r:x:s0", "offset=1048576", "dax=always", "grpid"] {
+            assert!(parse(refused).is_err(), "{refused}");
+        }
+        let line =
+            "rw,inode64,attr2,logbufs=8,logbsize=256k,largeio,swalloc,allocsize=64k,noquota,nouuid,dax=inode,loop";
+        assert_eq!(format!("{:?}", parse(line).unwrap()), format!("{:?}", MountSettings::default()));
+        assert!(parse("inode32").unwrap().engine.inode32 && parse("ro,norecovery,nouuid").unwrap().engine.no_recovery);
         assert!(parse("larp=maybe").is_err() && parse("norecovery").is_err());
         assert!(parse("ro,norecovery").unwrap().engine.no_recovery);
     }

@@ -1,18 +1,19 @@
 //! The parent of a mount: it mounts, unmounts and tells the system's log, and has no image open.
 
 use super::connection::{Connection, Message};
-use super::{MountSettings, ServerOutput, check_mount_point, this_program};
+use super::{MountSettings, ServerOutput, check_mount_point, leave_session, this_program};
 use crate::args::MountArgs;
 use crate::exit::{self, Reported};
 use crate::operand;
 use crate::screen::report;
 use crate::syslog::{self, Budget};
 use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::process::{ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use xfskit::device::Access;
 use xfskit_fuse::{MountError, Mounting, Served, Unmounter};
@@ -43,11 +44,6 @@ impl Served for Server {
 
 /// Runs the parent.
 pub(super) fn run(args: &MountArgs, settings: MountSettings) -> Result<()> {
-    if args.server {
-        // Leaves the terminal's session, so that the end of the terminal does not end the mount. It fails only if this
-        // process has left it already.
-        let _ = rustix::process::setsid();
-    }
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("signals")?;
     check_mount_point(&args.mount_point)?;
     let output = args.server.then(|| ServerOutput::open(args.log_file.as_deref())).transpose()?;
@@ -58,15 +54,16 @@ pub(super) fn run(args: &MountArgs, settings: MountSettings) -> Result<()> {
     let mut child = command.spawn().context("starting the server")?;
     // It has a copy of the server's end of the connection.
     drop(command);
+    let unmounter = Arc::default();
+    attend_signals(signals, &child, Arc::clone(&unmounter));
     let server = Arc::new(Server { connection, has_ended: Mutex::new(false), ends: Condvar::new() });
     let mut mount = Mount {
         args,
         settings,
         output,
-        signals: Some(signals),
         server: &server,
         mounting: None,
-        unmounter: None,
+        unmounter,
         unmounting: Arc::default(),
         log: Budget::default(),
     };
@@ -91,10 +88,10 @@ struct Mount<'a> {
     args: &'a MountArgs,
     settings: MountSettings,
     output: Option<ServerOutput>,
-    signals: Option<Signals>,
     server: &'a Arc<Server>,
     mounting: Option<Mounting>,
-    unmounter: Option<Unmounter>,
+    /// There when the mount can be used.
+    unmounter: Arc<OnceLock<Unmounter>>,
     /// The server has asked for the end, and a thread unmounts.
     unmounting: Arc<AtomicBool>,
     log: Budget,
@@ -145,7 +142,7 @@ impl Mount<'_> {
     }
 
     fn unmount_once(&self) {
-        let Some(unmounter) = self.unmounter.clone() else { return };
+        let Some(unmounter) = self.unmounter.get().cloned() else { return };
         let unmounting = Arc::clone(&self.unmounting);
         if !unmounting.swap(true, Ordering::Relaxed) {
             std::thread::spawn(move || {
@@ -160,21 +157,18 @@ impl Mount<'_> {
         let Some(mounting) = &self.mounting else { return };
         mounting.begin();
         let unmounter = mounting.unmounter(Arc::clone(self.server) as _);
-        if let Some(mut signals) = self.signals.take() {
-            let unmounter = unmounter.clone();
-            std::thread::spawn(move || signals.forever().for_each(|_| unmount(&unmounter)));
-        }
-        self.unmounter = Some(unmounter);
+        self.unmounter.get_or_init(|| unmounter);
         if let Some(output) = &self.output {
             // A working directory that cannot be left stays busy; the mount works without this.
             let _ = std::env::set_current_dir("/");
+            leave_session();
             output.report_ready();
         }
     }
 
     /// What the end of the server means.
     fn end(&self, status: ExitStatus) -> Result<()> {
-        match (&self.unmounter, &self.mounting) {
+        match (self.unmounter.get(), &self.mounting) {
             // No one will serve it.
             (None, Some(mounting)) => mounting.undo(),
             (Some(unmounter), _) if !status.success() => unmounter.abort(),
@@ -186,6 +180,25 @@ impl Mount<'_> {
             None => bail!("the server was killed: {status}"),
         }
     }
+}
+
+/// A signal unmounts. As long as the server still opens the image, it gets the signal instead, and ends.
+fn attend_signals(mut signals: Signals, server: &Child, unmounter: Arc<OnceLock<Unmounter>>) {
+    let server = Pid::from_child(server);
+    // Without such a file (before Linux 5.3) the server opens the image to the end.
+    let server = pidfd_open(server, PidfdFlags::empty()).ok();
+    std::thread::spawn(move || {
+        for _ in signals.forever() {
+            match (unmounter.get(), &server) {
+                (Some(unmounter), _) => unmount(unmounter),
+                (None, Some(server)) => {
+                    // One that has ended says itself how.
+                    let _ = pidfd_send_signal(server, Signal::TERM);
+                }
+                (None, None) => {}
+            }
+        }
+    });
 }
 
 fn unmount(unmounter: &Unmounter) {

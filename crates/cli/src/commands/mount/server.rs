@@ -2,12 +2,14 @@
 //! unmount; its parent does.
 
 use super::connection::{Connection, Message};
-use super::{MountSettings, ServerOutput, check_mount_point, open_log};
+use super::{MountSettings, ServerOutput, check_mount_point, leave_session, open_log};
 use crate::args::MountArgs;
 use crate::confined;
 use crate::exit;
 use crate::image::open_to_mount;
-use crate::screen::report;
+use crate::interrupt;
+use crate::qemu;
+use crate::screen::{ServerLog, report};
 use crate::syslog::SystemLog;
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -31,7 +33,10 @@ pub(super) fn run(args: &MountArgs, settings: MountSettings) -> Result<()> {
         let images = [Some(&args.image), settings.log_device.as_ref()];
         confined::plan(confined::plan_of_server(images.into_iter().flatten().map(|path| path.as_path())));
     }
+    // An image that takes for ever to be opened must not outlast a signal; one that is open is closed in good order.
+    interrupt::watch_alone().context("signals")?;
     let filesystem = open_to_mount(&args.image, settings.log_device.as_deref(), settings.engine)?;
+    interrupt::leave_to_others();
     // A working directory that cannot be left stays busy; the mount works without this.
     let _ = std::env::set_current_dir("/");
     let read_only = filesystem.options().read_only;
@@ -41,12 +46,14 @@ pub(super) fn run(args: &MountArgs, settings: MountSettings) -> Result<()> {
         return Ok(filesystem.unmount().map_err(MountError::Close)?);
     };
     let serving = Serving::over(filesystem, kernel, end_report, &settings.fuse)?;
+    let serving = serving.with_follower(confined::take_follower());
     serving.set_sandbox(confined::in_force().to_string());
     attend(&connection, &serving);
     let to_parent = connection.clone();
     std::thread::spawn(move || tell_of_signals(signals, &to_parent));
     connection.send(&Message::Serving)?;
     if let Some(output) = output {
+        leave_session();
         output.replace();
     }
     Ok(serving.run()?)
@@ -57,7 +64,9 @@ fn attend(connection: &Connection, serving: &Serving) {
     let (connection, end) = (connection.clone(), serving.end());
     std::thread::spawn(move || {
         while !matches!(connection.receive(), Ok(Some(Message::Close) | None) | Err(_)) {}
-        match end.close() {
+        let closed = end.close();
+        qemu::end();
+        match closed {
             Ok(()) => std::process::exit(0),
             Err(error) => {
                 report(&error.to_string());
@@ -82,7 +91,7 @@ fn begin_logging(args: &MountArgs, connection: &Connection) {
         log.with_ansi(false).with_writer(SystemLog::new(connection.clone())).init();
     } else {
         // Messages that standard error refuses are lost: a report of that would go to standard error too.
-        log.log_internal_errors(false).with_writer(std::io::stderr).init();
+        log.log_internal_errors(false).with_writer(ServerLog).init();
     }
 }
 

@@ -300,7 +300,7 @@ impl Blocks {
 
     /// Everything that was written is durable after this.
     pub(super) fn flush(&self) -> Result<()> {
-        self.device.flush().map_err(|source| Error::Io { offset: 0, source })
+        self.device.flush().map_err(Error::of_flush)
     }
 
     /// Verifies a changed block and gives it its LSN and checksum.

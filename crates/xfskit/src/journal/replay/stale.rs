@@ -41,7 +41,7 @@ pub fn clear_stale_sectors(place: &LogArea, uuid: &[u8; 16], head: &LogHead, tai
     if !ahead && !around {
         return Ok(());
     }
-    place.device.flush().map_err(|source| Error::Io { offset: place.offset, source })
+    place.device.flush().map_err(Error::of_flush)
 }
 
 /// Stamps the sectors among `blocks` that are not of the pass `cycle`, and those between them. Returns whether there

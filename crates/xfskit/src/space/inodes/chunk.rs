@@ -29,13 +29,8 @@ const INODES_PER_HOLE_BIT: u32 = 4;
 /// Whether another chunk would exceed the share of the space that inodes may take.
 pub(super) fn limit_is_reached(tx: &Transaction) -> bool {
     let geometry = tx.geometry();
-    if geometry.inode_max_percent == 0 {
-        return false;
-    }
-    let chunk_blocks = u64::from(geometry.inode_chunk_blocks());
-    let blocks = geometry.data_blocks * u64::from(geometry.inode_max_percent) / 100 / chunk_blocks * chunk_blocks;
     let (inodes, _) = tx.mount().space.inodes();
-    inodes + u64::from(geometry.inodes_per_allocation()) > blocks * u64::from(geometry.inodes_per_block())
+    geometry.max_inodes().is_some_and(|most| inodes + u64::from(geometry.inodes_per_allocation()) > most)
 }
 
 /// Alignment of whole chunks in blocks.

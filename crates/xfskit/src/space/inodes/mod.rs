@@ -62,10 +62,10 @@ pub fn allocate_inodes(
     if tx.mount().error_tags.strikes(REFUSE_INODE) {
         return Ok(SmallVec::new());
     }
-    let ag_count = tx.geometry().ag_count;
+    let ag_count = if tx.mount().options.inode32 { ags_of_32_bits(tx) } else { tx.geometry().ag_count };
     let (parent_ag, parent_inode) = tx.geometry().split_inode(parent).ok_or(Error::Stale(parent.0))?;
     let is_dir = mode & MODE_TYPE == MODE_DIR;
-    let first = if is_dir { tx.mount().space.next_directory() % ag_count } else { parent_ag.0 };
+    let first = if is_dir { tx.mount().space.next_directory() % ag_count } else { parent_ag.0 % ag_count };
     let mut blocked = false;
     for step in 0..ag_count {
         let number = AgNumber((first + step) % ag_count);
@@ -102,6 +102,14 @@ pub fn allocate_inodes(
         ag.release(tx);
     }
     if blocked && !tx.is_dirty() { Err(Error::WouldBlock) } else { Ok(SmallVec::new()) }
+}
+
+/// How many AGs, from the first on, have only inodes whose numbers have 32 bits; one at least.
+fn ags_of_32_bits(tx: &Transaction) -> u32 {
+    let geometry = tx.geometry();
+    // The first number of the AG behind is above all numbers of one.
+    let all_fit = |ag: &u32| geometry.inode_number(AgNumber(ag + 1), AgInode(0)).0 <= 1 << u32::BITS;
+    (0..geometry.ag_count).take_while(all_fit).count().max(1) as u32
 }
 
 /// Inodes of one chunk: its first, and a bit for each of them.

@@ -13,7 +13,7 @@ use super::options::MountSettings;
 use super::server::abort_on_panic;
 use crate::exit::{self, Usage};
 use crate::helper::parse;
-use crate::screen::report;
+use crate::screen::{ServerLog, report};
 use crate::{confined, image};
 use anyhow::{Context, Result};
 use helper::{Helper, MountRequest, Request};
@@ -37,7 +37,7 @@ const FUSE: &str = "/dev/fuse";
 pub(super) fn run() -> Result<()> {
     abort_on_panic();
     let log = tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_target(false).without_time();
-    log.with_ansi(false).log_internal_errors(false).with_writer(io::stderr).init();
+    log.with_ansi(false).log_internal_errors(false).with_writer(ServerLog).init();
     // A pair of sockets is made for them, which the sandbox would forbid.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("signals")?;
     let (helper, request) = Helper::accept().context("the program that mounts")?;
@@ -95,7 +95,7 @@ fn mount(helper: &Helper, request: Request) -> Result<(Serving, Vec<Disks>)> {
     let device = read(helper, files, access, Unnamed::OnlyXfs, &mut disks)?;
     let filesystem = image::mount_over(image, device, log, settings.engine)?;
     let serving = attach(helper, request.connection, filesystem, (image, mount_point), &settings.fuse)?;
-    Ok((serving.with_devices(devices), disks))
+    Ok((serving.with_devices(devices).with_follower(confined::take_follower()), disks))
 }
 
 /// Refuses what this process cannot do.
