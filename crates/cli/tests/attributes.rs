@@ -245,6 +245,7 @@ fn a_dump_says_what_it_left_out() {
         "xattr dump -R IMAGE / -m -",
         "xattr dump -R IMAGE / -m user.",
         "--json xattr dump -R IMAGE /",
+        "-q xattr dump -R IMAGE /",
     ] {
         assert_eq!(said(quiet), "", "{quiet}");
     }

@@ -482,6 +482,10 @@ fn commands_run_for_paths_of_the_image() {
     }
     // The exit code of the search comes first.
     assert_eq!(find_with(&image, &["/missing", "/etc", "-exec", "true", "{}", "+"]).status.code(), Some(1));
+    // The other way to name a path of an image, and options of the whole program behind the expression.
+    let path = format!("{}:/etc/a.conf", image.display());
+    let output = xfskit(["find", &path, "-exec", "echo", "{}", ";", "-quit", "-q", "--wait", "1"]);
+    assert_eq!((output.status.code(), text(&output)), (Some(0), "/etc/a.conf\n".to_owned()));
     // Standard input is the command's.
     let fed = with_input("find IMAGE / -maxdepth 0 -exec cat ;", &image, b"fed");
     assert_eq!(fed.stdout, b"fed");

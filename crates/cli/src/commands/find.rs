@@ -146,6 +146,7 @@ impl Search<'_> {
                 let Some(connection) = &mut self.connection else { return Ok(false) };
                 self.out.flush()?;
                 let asked = connection.ask(*number, &self.expression.commands[*number], path);
+                self.has_quit |= connection.has_ended;
                 return asked.with_context(|| entry.shown());
             }
             Action::Printf(format) => {

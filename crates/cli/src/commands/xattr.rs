@@ -7,7 +7,7 @@ use crate::dump::{Block, Encoding, decode_value, encode_value, read_blocks, writ
 use crate::exit::{Failures, Usage, for_each};
 use crate::image::{edit, edit_after, find, open_to_read, shown};
 use crate::interrupt;
-use crate::screen::{self, note, out};
+use crate::screen::{self, out};
 use crate::text::{json_of, set_json};
 use anyhow::{Context, Result};
 use base64::Engine;
@@ -167,7 +167,7 @@ impl LeftOut {
         let several = |number, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
         if self.attributes > 0 {
             let (attributes, files) = (several(self.attributes, "attribute"), several(self.files, "file"));
-            note(&format!(
+            screen::note(&format!(
                 "left out, since they do not begin with {USUAL_PREFIX}: {attributes} of {files}; -m - shows all"
             ));
         }

@@ -36,7 +36,11 @@ const BATCH_BYTES: usize = 128 << 10;
 const MOST_IN_MEMORY: usize = 16 << 20;
 
 /// The search's end.
-pub struct Connection(File);
+pub struct Connection {
+    socket: File,
+    /// The other process is there no more.
+    pub has_ended: bool,
+}
 
 impl Connection {
     /// The end that this process has as its standard input.
@@ -46,13 +50,13 @@ impl Connection {
     pub fn of_standard_input() -> Result<Self> {
         // A search that nobody waits for is of no use.
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
-        Ok(Self(std::io::stdin().as_fd().try_clone_to_owned()?.into()))
+        Ok(Self { socket: std::io::stdin().as_fd().try_clone_to_owned()?.into(), has_ended: false })
     }
 
     /// Has a command run for a path, at once or later; whether it succeeded.
     ///
     /// # Errors
-    /// A path that is too long; those of the connection.
+    /// A path that is too long; the end of the other process.
     pub fn ask(&mut self, number: usize, command: &CommandLine, path: &[u8]) -> Result<bool> {
         if path.len() > MOST_PATH_BYTES {
             bail!("the path is too long for a command's argument");
@@ -62,11 +66,14 @@ impl Connection {
         message.extend_from_slice(path);
         let mut answer = [1];
         let mut ask = || {
-            self.0.write_all(&message)?;
-            if command.when == When::AtOnce { self.0.read_exact(&mut answer) } else { Ok(()) }
+            self.socket.write_all(&message)?;
+            if command.when == When::AtOnce { self.socket.read_exact(&mut answer) } else { Ok(()) }
         };
-        // No error of standard output, which would end the search without a word.
-        ask().map_err(|error| anyhow::anyhow!("the process that runs commands: {error}"))?;
+        // As text: an error of a pipe would be taken for one of standard output.
+        ask().map_err(|error| {
+            self.has_ended = true;
+            anyhow::anyhow!("the process that runs commands has ended: {error}")
+        })?;
         Ok(answer[0] == 1)
     }
 }
