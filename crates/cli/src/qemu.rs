@@ -260,24 +260,25 @@ fn become_program(program: &Path, writes: bool, chain: &str, files: &[OsString])
 /// # Errors
 /// What it says of a disk that it does not read.
 pub fn container(path: &Path) -> Result<Container> {
-    let found = find(path, |served| served.container());
+    let found = find(path, |served| served.container(path));
     found.unwrap_or_else(|| bail!("{}: it was not opened before", path.display()))
 }
 
 impl Served {
-    fn container(&mut self) -> Result<Container> {
+    /// The disk, by the name that the user gave it.
+    fn container(&mut self, name: &Path) -> Result<Container> {
         let device = match &self.device {
             Some(device) => Arc::clone(device),
-            None => self.connect()?,
+            None => self.connect(name)?,
         };
         self.device = Some(Arc::clone(&device));
-        let (path, format) = (self.path.clone(), Format::Served(self.format));
+        let (path, format) = (name.to_path_buf(), Format::Served(self.format));
         let below = self.disk.below().map(|(path, _)| path.to_path_buf()).collect();
         Ok(Container { path, format, below, device, holders: self.disk.file().holders().to_vec() })
     }
 
-    fn connect(&mut self) -> Result<Arc<dyn BlockDevice>> {
-        let name = format!("{} ({PROGRAM})", self.path.display());
+    fn connect(&mut self, path: &Path) -> Result<Arc<dyn BlockDevice>> {
+        let name = format!("{} ({PROGRAM})", path.display());
         let socket = self.socket.take().context("it was connected before")?;
         // The lock keeps others out.
         let writers = (self.access == Access::Write).then_some(Writers::OthersKeptOut);
@@ -292,7 +293,7 @@ impl Served {
                 let says: String = says.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
                 let why = if says.is_empty() { problem.to_string() } else { says };
                 let what = format!("a {} image that {PROGRAM} does not serve", self.format);
-                Err(DiskError::Refused { path: self.path.clone(), what, advice: why }.into())
+                Err(DiskError::Refused { path: path.to_path_buf(), what, advice: why }.into())
             }
         }
     }

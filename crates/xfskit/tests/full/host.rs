@@ -9,7 +9,7 @@ use xfskit::device::{BlockDevice, MemoryDevice};
 use xfskit::volume::{AttrLogging, Caller, Error, MountOptions, NewFile, SetMode, Volume, XattrChange, XattrOptions};
 
 const PAGE_BYTES: u64 = 4096;
-const VALUE: [u8; 30_000] = [b'v'; 30_000];
+static VALUE: [u8; 30_000] = [b'v'; 30_000];
 
 /// A sparse file on a host that can be full. It takes no page then that it does not have.
 struct Host {
