@@ -256,6 +256,6 @@ fn a_virtual_disk_is_named_with_the_way_to_what_is_in_it() {
     let scratch = scratch();
     let disk = scratch.image("disk", 1 << 20);
     std::fs::write(&disk, [b"QFI\xfb\0\0\0\x03".to_vec(), vec![0; 1 << 20]].concat()).unwrap();
-    let error = Filesystem::open(&disk).err().expect("a refusal").to_string();
+    let error = Filesystem::open(&disk).unwrap_err().to_string();
     assert!(error.contains("a virtual disk (qcow2)") && error.contains("xfskit-disk"), "{error}");
 }
