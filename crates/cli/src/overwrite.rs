@@ -118,7 +118,13 @@ fn verify_overwritable(
     overwrite: Overwrite,
 ) -> Result<()> {
     if let Some(what) = found {
-        return Err(Usage(format!("{name}: it holds {what}; -f overwrites it")).into());
+        // Who names a whole disk may have meant a part of it.
+        let part = if what.contains("partition table") {
+            format!("; {name}#2 is its second partition")
+        } else {
+            String::new()
+        };
+        return Err(Usage(format!("{name}: it holds {what}; -f overwrites it{part}")).into());
     }
     if overwrite == Overwrite::Unformatted {
         return Ok(());
