@@ -171,15 +171,20 @@ fn rescued(path: &Path, part: OpenPart, warnings: Warnings) -> Result<(Arc<dyn B
 /// How much of an image is searched for a copy of its superblock. The tables of a virtual disk, and a server, may say
 /// any size, and that there is data everywhere: what the files have of the host's storage is what there is to read.
 fn extent_of_search(stored_bytes: Option<u64>) -> Search {
-    /// A cluster may be compressed, and a piece that is read may hold little data.
-    const TIMES: u64 = 64;
-    const LEAST_BYTES: u64 = 1 << 30;
     const QUESTIONS_TO_SERVER: u64 = 1024;
     let (stored_bytes, most_questions) = match stored_bytes {
         Some(bytes) => (bytes, u64::MAX),
         None => (0, QUESTIONS_TO_SERVER),
     };
-    Search::Within { most_bytes: LEAST_BYTES.saturating_add(stored_bytes.saturating_mul(TIMES)), most_questions }
+    Search::Within { most_bytes: most_read_of(stored_bytes), most_questions }
+}
+
+/// How much is read of a disk whose files have so many bytes of the host's storage.
+pub fn most_read_of(stored_bytes: u64) -> u64 {
+    /// A cluster may be compressed, and a piece that is read may hold little data.
+    const TIMES: u64 = 64;
+    const LEAST_BYTES: u64 = 1 << 30;
+    LEAST_BYTES.saturating_add(stored_bytes.saturating_mul(TIMES))
 }
 
 /// What the user can do about a loss.

@@ -196,6 +196,18 @@ pub fn of_devices<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Plan {
     Plan::new(there.map(|path| (path.clone(), Access::Read)).collect())
 }
 
+/// The plan of a copy of a whole filesystem, which opens both sides first.
+pub fn of_volumes(source: &Path, target: &Path) -> Plan {
+    let remote = |path: &Path, access| {
+        let files = operand::files(path).into_iter().filter(|file| network::is_address(file));
+        files.map(move |file| (file, access)).collect::<Vec<_>>()
+    };
+    let images = [remote(source, Access::Read), remote(target, Access::Write)].concat();
+    let plan = Plan { entry: Entry::WithImages, ..Plan::new(images).with(Calls::Outputs) };
+    let is_file = operand::is_plain(target).unwrap_or(false) && !target.metadata().is_ok_and(|data| !data.is_file());
+    if is_file { plan.makes(target) } else { plan }
+}
+
 /// The plan of `mkfs`, which opens the target first: its caller may have it open.
 pub fn of_mkfs(args: &MkfsArgs, options: &Options) -> Plan {
     let logs = options.log_device.iter().flat_map(|log| operand::files(log));

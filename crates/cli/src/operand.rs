@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 use xfskit::device::{Access, BlockDevice, FileDevice, Holder, OpenError, share_storage};
-use xfskit_disk::{Below, Chosen, Container, DiskError, Disks, Operand, Part, Unnamed, Unread};
+use xfskit_disk::{Below, Chosen, Container, DiskError, Disks, Format, Operand, Part, Unnamed, Unread};
 
 /// An open part of a disk.
 pub struct Opened {
@@ -44,6 +44,15 @@ pub struct Opened {
     /// What the files of the disk have of the host's storage, however large the disk says that it is. `None` for one of
     /// a server.
     pub stored_bytes: Option<u64>,
+    /// Whether it is on a virtual disk in a format of its own, whose tables say what it has.
+    is_virtual: bool,
+}
+
+impl Opened {
+    /// Of a virtual disk, as [`Self::stored_bytes`].
+    pub fn stored_bytes_of_virtual(&self) -> Option<u64> {
+        self.stored_bytes.filter(|_| self.is_virtual)
+    }
 }
 
 /// Disks that this process has open, and the parts of them that are in use.
@@ -414,7 +423,8 @@ fn take(shared: &Arc<Shared>, operand: &Operand, chosen: Chosen, access: Access)
         Arc::new(PartDevice { device: Arc::clone(&chosen.device), access, chosen, shared: Arc::clone(shared) });
     // Without rights a folder may be hidden.
     let elsewhere = if shared.elsewhere.is_empty() { disks.elsewhere() } else { shared.elsewhere.clone() };
-    Ok(Some(Opened { device, name, holders, elsewhere, stored_bytes: shared.stored_bytes }))
+    let is_virtual = disks.disks.iter().any(|disk| disk.format != Format::Raw);
+    Ok(Some(Opened { device, name, holders, elsewhere, stored_bytes: shared.stored_bytes, is_virtual }))
 }
 
 /// A part in use.

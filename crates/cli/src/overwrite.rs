@@ -3,7 +3,7 @@
 
 use crate::args::Overwrite;
 use crate::exit::Usage;
-use crate::image::open_device;
+use crate::image::{most_read_of, open_device};
 use crate::operand::{self, Files};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
@@ -59,7 +59,11 @@ pub fn choose_part(operand: &Path, files: Files, overwrite: Overwrite) -> Result
         let found = disk_format(&*opened.device).with_context(shown)?;
         // Files say where their holes are, so that all of it can be searched; a device would have to be read.
         let is_file = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|data| data.is_file());
-        let extent = if operand::files(operand).iter().all(is_file) { Extent::File } else { Extent::Disk };
+        let extent = match opened.stored_bytes_of_virtual() {
+            _ if !operand::files(operand).iter().all(is_file) => Extent::Disk,
+            Some(bytes) => Extent::Virtual(most_read_of(bytes)),
+            None => Extent::File,
+        };
         verify_overwritable(&opened.name, &*opened.device, found, extent, overwrite).with_context(shown)?;
     }
     Ok(opened.device)
@@ -118,7 +122,13 @@ fn verify_overwritable(
     overwrite: Overwrite,
 ) -> Result<()> {
     if let Some(what) = found {
-        return Err(Usage(format!("{name}: it holds {what}; -f overwrites it")).into());
+        // Who names a whole disk may have meant a part of it.
+        let part = if what.contains("partition table") {
+            format!("; {name}#2 is its second partition")
+        } else {
+            String::new()
+        };
+        return Err(Usage(format!("{name}: it holds {what}; -f overwrites it{part}")).into());
     }
     if overwrite == Overwrite::Unformatted {
         return Ok(());

@@ -1,15 +1,17 @@
 //! Virtual disks in formats that are not read here: qemu-nbd reads them, if it is installed.
 //!
 //! ```text
-//! command, mount ──starts──▶ qemu process ──becomes──▶ qemu-nbd
-//!   a connected socket  ◀── the disk, by NBD ──▶       its listening end, and the files of the disk as open files
+//! command, mount ──starts──▶ watcher ──starts──▶ qemu process, which becomes qemu-nbd
+//!   a connected socket  ◀──── the disk, by NBD ────▶ its listening end, and the files of the disk as open files
+//!   a lifeline          ◀──▶ ends what it has started when the other end is closed
 //! ```
-//! The process is this program by the name `xfskit-qemu`. It keeps the right to open the files of the disk, which were
+//! Watcher and process are this program by the name `xfskit-qemu`. The process keeps the right to open the files of the disk, which were
 //! opened and locked here, and to run qemu-nbd with its libraries, and no others; it has no TCP. What
 //! each file is, it is told: it looks for no format, and follows no name that a file contains.
 //!
 //! The socket is connected before the process is started, and has no name any more then: nobody else can connect, and
-//! nothing is left behind. qemu-nbd ends when the connection does, so with this process, however that ends.
+//! nothing is left behind. qemu-nbd ends when the connection does. The watcher sees to it that it ends with the command,
+//! however that ends: a signal for the death of a parent does not leave the sandbox of one that is confined.
 //!
 //! docs/design/sandbox.md says what is promised.
 
@@ -18,11 +20,13 @@ use crate::operand;
 use anyhow::{Context, Result, bail};
 use rustix::fs::Mode;
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
-use rustix::process::{Signal, set_parent_process_death_signal, setsid};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getppid, pidfd_open, pidfd_send_signal, set_parent_process_death_signal, setsid,
+};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{Read, stdin};
+use std::io::{Read, stdin, stdout};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
@@ -41,6 +45,10 @@ use xfskit_sandbox::{Calls, FileUse, Needs, confine_thread};
 /// The name by which the program is called.
 pub const NAME: &str = "xfskit-qemu";
 const PROGRAM: &str = "qemu-nbd";
+/// The first argument of the watcher; that of the process is the number of the watcher.
+const WATCHER: &str = "watcher";
+/// How long qemu-nbd may take to end when the command has ended.
+const TIME_TO_END_ALONE: Duration = Duration::from_secs(2);
 const THIS_PROGRAM: &str = "/proc/self/exe";
 /// Where programs are looked for if the environment does not say it.
 const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -70,7 +78,10 @@ struct Served {
     socket: Option<UnixStream>,
     /// The same socket, by which the connection is ended.
     end: UnixStream,
+    /// The watcher.
     process: Child,
+    /// Closed, it ends the watcher.
+    _lifeline: UnixStream,
     device: Option<Arc<dyn BlockDevice>>,
 }
 
@@ -120,11 +131,12 @@ pub fn elsewhere(path: &Path) -> Vec<PathBuf> {
 pub fn serve(path: &Path, disk: Unread, access: Access) -> Result<Result<(), Unread>> {
     let (Some(foreign), false) = (disk.foreign(), IS_LEFT_OUT.load(Ordering::Relaxed)) else { return Ok(Err(disk)) };
     let Some(program) = program() else { return Ok(Err(disk)) };
-    let started = start(&program, &disk, &foreign, access).and_then(|(socket, process)| {
+    let started = start(&program, &disk, &foreign, access).and_then(|(socket, process, lifeline)| {
         let end = socket.try_clone()?;
-        Ok((socket, end, process))
+        Ok((socket, end, process, lifeline))
     });
-    let (socket, end, process) = started.with_context(|| format!("{}: starting {PROGRAM}", path.display()))?;
+    let (socket, end, process, lifeline) =
+        started.with_context(|| format!("{}: starting {PROGRAM}", path.display()))?;
     served().push(Served {
         path: canonical(path),
         access,
@@ -133,6 +145,7 @@ pub fn serve(path: &Path, disk: Unread, access: Access) -> Result<Result<(), Unr
         socket: Some(socket),
         end,
         process,
+        _lifeline: lifeline,
         device: None,
     });
     Ok(Ok(()))
@@ -157,8 +170,9 @@ fn program() -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join(PROGRAM)).find(|program| program.is_file())
 }
 
-fn start(program: &Path, disk: &Unread, foreign: &Foreign, access: Access) -> Result<(UnixStream, Child)> {
+fn start(program: &Path, disk: &Unread, foreign: &Foreign, access: Access) -> Result<(UnixStream, Child, UnixStream)> {
     let (listener, socket) = connected_pair()?;
+    let (lifeline, theirs) = UnixStream::pair()?;
     // The process inherits these; they are closed here when it has started.
     let handle = |file: &FileDevice| -> Result<(OwnedFd, bool)> {
         let again = file.try_clone_file()?;
@@ -171,10 +185,10 @@ fn start(program: &Path, disk: &Unread, foreign: &Foreign, access: Access) -> Re
     let files = files.map(handle).collect::<Result<Vec<_>>>()?;
     let access = if access == Access::Write { "write" } else { "read" };
     let mut command = Command::new(THIS_PROGRAM);
-    command.arg0(NAME).arg(program).arg(access).arg(chain(&files, foreign, access == "write").to_string());
+    command.arg0(NAME).arg(WATCHER).arg(program).arg(access).arg(chain(&files, foreign, access == "write").to_string());
     command.args(files.iter().map(|(file, _)| format!("/proc/self/fd/{}", file.as_raw_fd())));
-    command.env_clear().stdin(OwnedFd::from(listener)).stdout(Stdio::null()).stderr(Stdio::piped());
-    Ok((socket, command.spawn()?))
+    command.env_clear().stdin(OwnedFd::from(listener)).stdout(OwnedFd::from(theirs)).stderr(Stdio::piped());
+    Ok((socket, command.spawn()?, lifeline))
 }
 
 /// A socket that listens, without a name, and one that is connected to it.
@@ -218,19 +232,46 @@ fn chain(files: &[(OwnedFd, bool)], foreign: &Foreign, writes: bool) -> Value {
     below
 }
 
-/// Is the process that becomes qemu-nbd.
+/// Is the watcher, or the process that becomes qemu-nbd.
 pub fn run() -> Result<()> {
     let mut args = std::env::args_os().skip(1);
-    let mut next = || args.next().ok_or(Reported(1));
-    let (program, access, chain) = (PathBuf::from(next()?), next()?, next()?);
-    let files: Vec<OsString> = args.collect();
-    become_program(&program, access == "write", &chain.to_string_lossy(), &files)
+    let first = args.next().ok_or(Reported(1))?;
+    let args: Vec<OsString> = args.collect();
+    if first == WATCHER {
+        return watch(&args);
+    }
+    let [program, access, chain, files @ ..] = args.as_slice() else { return Err(Reported(1).into()) };
+    set_parent_process_death_signal(Some(Signal::KILL)).context("the end of the watcher")?;
+    // One that has ended before that sends no signal.
+    if getppid().is_none_or(|parent| first != parent.to_string().as_str()) {
+        return Err(Reported(1).into());
+    }
+    become_program(Path::new(program), access == "write", &chain.to_string_lossy(), files)
+}
+
+/// Starts the process, and ends it if the command has ended and it does not end itself.
+fn watch(args: &[OsString]) -> Result<()> {
+    // What a terminal sends to the command is not for them: they are needed until the image is closed.
+    setsid().context("a session of its own")?;
+    let mut command = Command::new(THIS_PROGRAM);
+    command.arg0(NAME).arg(std::process::id().to_string()).args(args).env_clear().stdout(Stdio::null());
+    let mut child = command.spawn().context("starting it")?;
+    let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
+    std::thread::spawn(move || {
+        // Nothing is sent: the end of the lifeline is the end of the command.
+        while rustix::io::read(stdout(), &mut [0; 16]).is_ok_and(|bytes| bytes > 0) {}
+        std::thread::sleep(TIME_TO_END_ALONE);
+        match &process {
+            Ok(process) => drop(pidfd_send_signal(process, Signal::KILL)),
+            // Without such a file (before Linux 5.3) it ends with this process.
+            Err(_) => std::process::exit(1),
+        }
+    });
+    let status = child.wait().context("its end")?;
+    std::process::exit(i32::from(!status.success()));
 }
 
 fn become_program(program: &Path, writes: bool, chain: &str, files: &[OsString]) -> Result<()> {
-    set_parent_process_death_signal(Some(Signal::KILL)).context("the end of the command")?;
-    // What a terminal sends to the command is not for it: it is needed until the image is closed.
-    setsid().context("a session of its own")?;
     let listener = fcntl_dupfd_cloexec(stdin().as_fd(), FIRST_SOCKET).context("the socket")?;
     if listener.as_raw_fd() != FIRST_SOCKET {
         bail!("the socket is not the first of the open files");
@@ -265,14 +306,13 @@ pub fn container(path: &Path) -> Result<Container> {
 }
 
 impl Served {
-    /// The disk, by the name that the user gave it.
-    fn container(&mut self, name: &Path) -> Result<Container> {
+    fn container(&mut self, path: &Path) -> Result<Container> {
         let device = match &self.device {
             Some(device) => Arc::clone(device),
-            None => self.connect(name)?,
+            None => self.connect(path)?,
         };
         self.device = Some(Arc::clone(&device));
-        let (path, format) = (name.to_path_buf(), Format::Served(self.format));
+        let (path, format) = (path.to_path_buf(), Format::Served(self.format));
         let below = self.disk.below().map(|(path, _)| path.to_path_buf()).collect();
         Ok(Container { path, format, below, device, holders: self.disk.file().holders().to_vec() })
     }
@@ -293,7 +333,7 @@ impl Served {
                 let says: String = says.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
                 let why = if says.is_empty() { problem.to_string() } else { says };
                 let what = format!("a {} image that {PROGRAM} does not serve", self.format);
-                Err(DiskError::Refused { path: path.to_path_buf(), what, advice: why }.into())
+                Err(DiskError::Refused { path: path.into(), what, advice: why }.into())
             }
         }
     }

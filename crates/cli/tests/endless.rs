@@ -101,13 +101,18 @@ fn data_that_is_there_once_is_not_read_for_ever() {
     let entries = u32::from_be_bytes(bytes[36..40].try_into().unwrap()) as usize;
     // An L2 table behind the file, all of whose entries lead to the cluster behind it, and all entries to the table.
     let table = bytes.len().next_multiple_of(64 << 10);
-    bytes.resize(table + (128 << 10), 0xa5);
+    // Zeros, so that who looks whether the disk is empty finds nothing.
+    bytes.resize(table + (128 << 10), 0);
     let (place, data) = ((1 << 63) | table as u64, (1 << 63) | (table as u64 + (64 << 10)));
     bytes[table..table + (64 << 10)].chunks_mut(8).for_each(|entry| entry.copy_from_slice(&data.to_be_bytes()));
     bytes[l1..l1 + 8 * entries].chunks_mut(8).for_each(|entry| entry.copy_from_slice(&place.to_be_bytes()));
     fs::write(&path, bytes).unwrap();
-    let mut child = command(&["info", path.to_str().unwrap()]).spawn().unwrap();
-    assert!(!ends(&mut child, ENDS_WITHIN, "info of a disk of the same data").success());
+    for line in ["info", "check"] {
+        let mut child = command(&[line, path.to_str().unwrap()]).spawn().unwrap();
+        assert!(!ends(&mut child, ENDS_WITHIN, &format!("{line} of a disk of the same data")).success());
+    }
+    let mut child = command(&["mkfs", "-q", path.to_str().unwrap()]).spawn().unwrap();
+    ends(&mut child, ENDS_WITHIN, "mkfs of a disk of the same data");
 }
 
 /// A server whose reads take so long that a search takes minutes.

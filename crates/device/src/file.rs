@@ -94,6 +94,11 @@ pub struct InUse {
 }
 
 impl InUse {
+    /// An image with these users, for who needs it for itself.
+    pub fn by(path: &Path, holders: Vec<Holder>) -> Self {
+        Self { path: path.into(), holders }
+    }
+
     /// The users of the image, as far as this process can see them.
     pub fn holders(&self) -> &[Holder] {
         &self.holders

@@ -124,7 +124,8 @@ mod tests {
 
     #[test]
     fn the_walk_ends_when_it_has_asked_enough() {
-        let device = Sparse { data: vec![1 << 50..1 << 51], asked: AtomicU64::new(0) };
+        let data = std::iter::once(1 << 50..1 << 51).collect();
+        let device = Sparse { data, asked: AtomicU64::new(0) };
         let mut pieces = data_pieces(&device, 0..u64::MAX, 4096, 10);
         assert_eq!(pieces.next(), None);
         assert!(pieces.has_given_up());

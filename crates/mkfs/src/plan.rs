@@ -79,7 +79,11 @@ fn data_blocks(options: &Options, sizes: &Sizes, device_bytes: u64) -> Result<u6
     }
     if blocks < min_data_bytes(options) / sizes.block {
         let mib = min_data_bytes(options) >> 20;
-        let hint = if options.allow_small { "" } else { "; --small permits smaller ones" };
+        let hint = if options.allow_small {
+            ""
+        } else {
+            "; smaller ones are for those who ask: mkfs --small, mkfs.xfs --unsupported, MkfsOptions::small"
+        };
         return Err(MakeError::Size(format!("the image would be too small: it needs at least {mib} MiB{hint}")));
     }
     Ok(blocks)

@@ -294,6 +294,11 @@ impl Geometry {
         self.incompat.contains(Incompat::SPINODES)
     }
 
+    /// Whether contents of two files can be exchanged by one intent.
+    pub fn has_exchange(&self) -> bool {
+        self.incompat.contains(Incompat::EXCHRANGE)
+    }
+
     /// Whether every file has parent pointers.
     pub fn has_parent(&self) -> bool {
         self.incompat.contains(Incompat::PARENT)

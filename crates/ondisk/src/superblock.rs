@@ -137,14 +137,29 @@ pub enum Unsupported {
     InProgress,
 }
 
+/// What has other bytes than those of XFS at its beginning.
+fn other_than_xfs(found: u32) -> String {
+    let disk = match &found.to_be_bytes() {
+        b"QFI\xfb" => "qcow2",
+        b"KDMV" => "vmdk",
+        b"vhdx" => "vhdx",
+        b"cone" => "vhd",
+        b"<<< " => "vdi",
+        _ => {
+            return format!("its first four bytes are {found:#010x} instead of {SUPERBLOCK_MAGIC:#010x} (\"XFSB\")");
+        }
+    };
+    format!(
+        "it is a virtual disk ({disk}), which has the image in it: open that by the crate xfskit-disk or the command \
+         xfskit, or convert it (qemu-img convert -O raw)"
+    )
+}
+
 /// Why a superblock is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum SuperblockError {
     /// Not an XFS image at all.
-    #[error(
-        "this is not an XFS image: its first four bytes are {found:#010x} instead of {SUPERBLOCK_MAGIC:#010x} \
-         (\"XFSB\")"
-    )]
+    #[error("this is not an XFS image: {}", other_than_xfs(*found))]
     NotXfs {
         /// The first four bytes.
         found: u32,
@@ -471,5 +486,8 @@ mod tests {
     fn another_format_is_named_as_such() {
         let error = Superblock::decode(&[0x41; 512]).unwrap_err();
         assert!(matches!(error, SuperblockError::NotXfs { found: 0x4141_4141 }));
+        assert!(error.to_string().contains("0x41414141 instead of"), "{error}");
+        let disk = SuperblockError::NotXfs { found: u32::from_be_bytes(*b"QFI\xfb") }.to_string();
+        assert!(disk.contains("a virtual disk (qcow2)"), "{disk}");
     }
 }

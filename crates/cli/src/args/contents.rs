@@ -90,7 +90,7 @@ is an error (exit code 5). A file of the host that holds a filesystem is only re
 #[derive(Debug, Args)]
 #[command(after_help = examples::with(CP_NOTES, examples::CP))]
 pub struct CpArgs {
-    /// Files, and where to copy them: paths of the host, or IMAGE:/PATH
+    /// Files, and where to copy them: paths of the host, or IMAGE:/PATH; or a whole filesystem, DISK#PART, and a file
     #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"])]
     pub paths: Vec<OsString>,
     /// Copy directories with everything in them

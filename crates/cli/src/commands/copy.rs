@@ -2,6 +2,7 @@
 
 mod given;
 
+use super::copy_volume;
 use super::list::is_dir;
 use super::trees::{adjust_owners, attributes, believe_pretender};
 use crate::args::CpArgs;
@@ -136,6 +137,9 @@ enum Target {
 
 /// Runs `cp`. Everything is checked before anything is changed, since opening an image for writing replays its journal.
 pub fn run(args: &CpArgs) -> Result<()> {
+    if let Some((source, target)) = copy_volume::operands(args) {
+        return copy_volume::run(args, &source, &target);
+    }
     args.paths.iter().try_for_each(|path| check_colon(path))?;
     let (last, sources) = args.paths.split_last().expect("there are two paths at least");
     let sources: Vec<CopyOperand> = sources.iter().map(|path| CopyOperand::parse(path)).collect();
@@ -145,7 +149,9 @@ pub fn run(args: &CpArgs) -> Result<()> {
     }
     if sources.iter().chain([&target]).all(|place| matches!(place, CopyOperand::Host(_))) {
         let name = last.display();
-        let hint = format!("no path is within an image; did you mean {name}:/? (IMAGE:/PATH is a path in an image)");
+        let hint = format!(
+            "no path is within an image; did you mean {name}:/? (IMAGE:/PATH is a path in an image, DISK#PART a volume)"
+        );
         return Err(Usage(hint).into());
     }
     let of_host = |place: &CopyOperand| match place {

@@ -7,6 +7,7 @@ pub mod bench;
 pub mod check;
 pub mod contents;
 pub mod copy;
+mod copy_volume;
 #[cfg(feature = "bench")]
 pub mod crash_test;
 pub mod export;

@@ -25,6 +25,27 @@ use xfskit_mkfs::{Options, plan};
 /// Letters with values, and those without.
 const VALUED: &str = "bcdilLmnprs";
 const SWITCHES: &str = "fKNqV";
+/// What `--help` says.
+const USAGE: &str = "\
+Usage: mkfs.xfs [OPTIONS] DEVICE
+  -b size=BYTES
+  -c options=FILE,defaults=FILE     options from configuration files
+  -d agcount=N,agsize=SIZE,file,name=PATH,size=SIZE,sunit=N,swidth=N,su=SIZE,sw=N,noalign,sectsize=BYTES
+  -f                                overwrite a filesystem that is there
+  -i size=BYTES,perblock=N,maxpct=N,sparse=0|1,nrext64=0|1,exchange=0|1
+  -K                                discard nothing
+  -l agnum=N,internal,logdev=PATH,size=SIZE,su=SIZE,sunit=N,sectsize=BYTES
+  -L LABEL
+  -m finobt=0|1,inobtcount=0|1,rmapbt=0|1,reflink=0|1,bigtime=0|1,autofsck=VALUE,uuid=UUID
+  -n size=BYTES,parent=0|1
+  -N                                show what would be made
+  -p FOLDER|PROTOFILE               make files in it; with atime=0|1,slashes_are_spaces=0|1
+  -q                                print nothing
+  -s size=BYTES
+  -V                                print the version
+  --unsupported                     allow less than 300 MB
+Options of mkfs.xfs 7.2 that ask for nothing are taken as well. This is xfskit; xfskit mkfs --help has its own form.
+";
 
 /// What the arguments ask for.
 #[derive(Debug, Default)]
@@ -49,8 +70,13 @@ pub fn run() -> Result<()> {
         say!("{}", version_line("mkfs.xfs"));
         return Ok(());
     }
+    if arguments.contains(&Argument::Long("help".into())) {
+        say_part!("{USAGE}");
+        return Ok(());
+    }
     let request = Request::new(arguments)?;
-    let image = request.image.clone().ok_or_else(|| Usage("expected a device or file".into()))?;
+    let image =
+        request.image.clone().ok_or_else(|| Usage("expected a device or file; --help has the options".into()))?;
     if request.only_shows {
         return show(&request, image);
     }

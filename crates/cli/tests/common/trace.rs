@@ -52,8 +52,14 @@ pub struct Traced {
 impl Traced {
     /// What a trace says of images.
     pub fn of(calls: &Path, images: &[PathBuf]) -> Self {
-        let named = |image: &PathBuf| (format!("<{}>", image.canonicalize().unwrap().display()), image.clone());
-        let images: Vec<_> = images.iter().map(named).collect();
+        let sizes: Vec<u64> = images.iter().map(size).collect();
+        Self::of_sized(calls, images, &sizes)
+    }
+
+    /// As [`Self::of`], with the sizes that the images had before.
+    fn of_sized(calls: &Path, images: &[PathBuf], sizes: &[u64]) -> Self {
+        let named = |image: &PathBuf| format!("<{}>", image.canonicalize().unwrap().display());
+        let images: Vec<_> = images.iter().map(named).zip(sizes.iter().copied()).collect();
         let mut traced = Self::default();
         let mut processes: HashMap<&str, Rights> = HashMap::new();
         // A thread has what its process has. Only processes that have given up all start threads that read images.
@@ -86,14 +92,14 @@ impl Traced {
             if rights.has_entered() && is_refused && !call.contains("\"/dev/loop") {
                 traced.refused.push(call.into());
             }
-            for (_, image) in images.iter().filter(|(name, _)| call.contains(name.as_str())) {
-                traced.note_read(call, image, rights);
+            for (_, size) in images.iter().filter(|(name, _)| call.contains(name.as_str())) {
+                traced.note_read(call, *size, rights);
             }
         }
         traced
     }
 
-    fn note_read(&mut self, call: &str, image: &Path, rights: Rights) {
+    fn note_read(&mut self, call: &str, size: u64, rights: Rights) {
         let is_positioned = ["pread64(", "preadv(", "preadv2("].iter().any(|name| call.starts_with(name));
         let is_read = is_positioned || ["read(", "readv(", "mmap("].iter().any(|name| call.starts_with(name));
         let Some((arguments, result)) = call.rsplit_once(") = ").filter(|_| is_read) else { return };
@@ -104,7 +110,6 @@ impl Traced {
         }
         let last = |arguments: &str| arguments.rsplit(", ").next().and_then(|offset| offset.parse::<u64>().ok());
         let offset = is_positioned.then(|| last(arguments)).flatten();
-        let size = fs::metadata(image).unwrap().len();
         let is_end = |offset| offset == 0 || offset + SIGNATURE_BYTES == size;
         if bytes > SIGNATURE_BYTES || !offset.is_some_and(is_end) {
             self.before.push(call.into());
@@ -112,12 +117,17 @@ impl Traced {
     }
 }
 
+fn size(image: &PathBuf) -> u64 {
+    fs::metadata(image).map_or(0, |data| data.len())
+}
+
 /// Runs a command that must succeed; none if this machine has no strace.
 pub fn traced(arguments: &[impl AsRef<OsStr>], images: &[PathBuf], calls: &Path) -> Option<Traced> {
+    let sizes: Vec<u64> = images.iter().map(size).collect();
     let mut command = strace(calls);
     command.arg(env!("CARGO_BIN_EXE_xfskit")).args(arguments).env("TZ", "UTC");
     let output = command.stdin(Stdio::null()).output().ok()?;
     let line = arguments.iter().map(|argument| argument.as_ref().to_string_lossy()).collect::<Vec<_>>().join(" ");
     assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
-    Some(Traced::of(calls, images))
+    Some(Traced::of_sized(calls, images, &sizes))
 }

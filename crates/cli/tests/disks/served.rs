@@ -5,7 +5,6 @@ use crate::common::disks::{GPT, MIB, have, partition, run, table};
 use crate::common::{fails, ok, words};
 use crate::{PROGRAMS, operand};
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -174,11 +173,11 @@ fn it_ends_with_the_command_however_that_ends() {
     let image = scratch.file("killed.vhdx");
     convert(&disk, &image, "vhdx", "");
     let part = operand(&image, "#2");
+    assert!(crate::common::with_input("write IMAGE /dir/large", &part, &[1; 1 << 20]).status.success());
     for signal in ["-KILL", "-TERM"] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_xfskit"));
-        let mut child = command.arg("write").arg(&part).arg("/dir/f").stdin(Stdio::piped()).spawn().unwrap();
-        // It opens the disk when there is something to write, and waits for more.
-        child.stdin.as_mut().unwrap().write_all(b"a part").unwrap();
+        // Nobody reads what it writes, so that it waits.
+        let mut child = command.arg("cat").arg(&part).arg("/dir/large").stdout(Stdio::piped()).spawn().unwrap();
         let end = Instant::now() + Duration::from_secs(30);
         while helpers("killed.vhdx") == 0 {
             assert!(Instant::now() < end, "no qemu-nbd");
@@ -186,7 +185,6 @@ fn it_ends_with_the_command_however_that_ends() {
         }
         let kill = Command::new("kill").args([signal, &child.id().to_string()]).status();
         assert!(kill.unwrap().success());
-        drop(child.stdin.take());
         child.wait().unwrap();
         while helpers("killed.vhdx") > 0 {
             assert!(Instant::now() < end, "qemu-nbd stays after {signal}");

@@ -111,6 +111,17 @@ impl Filesystem {
             .on("read attribute of", path)
     }
 
+    /// As [`Self::get_xattr`], of a symbolic link itself where the path ends in one, as `lgetxattr` does.
+    ///
+    /// # Errors
+    /// As [`Self::get_xattr`].
+    pub fn get_symlink_xattr(&self, path: impl AsPath, name: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        let path = path.as_path_bytes();
+        self.reference(path, LastLink::Keep)
+            .and_then(|inode| inode.get_xattr(name.as_ref()))
+            .on("read attribute of", path)
+    }
+
     /// Makes or replaces an extended attribute of a file; of a symbolic link, of what it leads to
     /// ([`set_symlink_xattr`](Self::set_symlink_xattr) has the link itself). The full name begins with `user.`,
     /// `trusted.` or `security.`, or is one of the ACLs `system.posix_acl_access` and `system.posix_acl_default`, whose
@@ -177,7 +188,7 @@ impl Filesystem {
     }
 
     /// The full names of all extended attributes of a file, in no order; of a symbolic link, those of what it leads to
-    /// ([`DirEntry::list_xattrs`](crate::DirEntry::list_xattrs) has the link's own). An ACL is there twice, by the name
+    /// ([`list_symlink_xattrs`](Self::list_symlink_xattrs) has the link's own). An ACL is there twice, by the name
     /// that it has on disk (`trusted.SGI_ACL_…`), too, as the kernel lists it.
     ///
     /// # Errors
@@ -185,6 +196,16 @@ impl Filesystem {
     pub fn list_xattrs(&self, path: impl AsPath) -> Result<Vec<Vec<u8>>> {
         let path = path.as_path_bytes();
         let names = self.reference(path, LastLink::Follow).and_then(|inode| self.volume().list_xattrs(inode.number()));
+        names.on("list attributes of", path)
+    }
+
+    /// As [`Self::list_xattrs`], of a symbolic link itself where the path ends in one, as `llistxattr` does.
+    ///
+    /// # Errors
+    /// As [`Self::metadata`].
+    pub fn list_symlink_xattrs(&self, path: impl AsPath) -> Result<Vec<Vec<u8>>> {
+        let path = path.as_path_bytes();
+        let names = self.reference(path, LastLink::Keep).and_then(|inode| self.volume().list_xattrs(inode.number()));
         names.on("list attributes of", path)
     }
 

@@ -203,6 +203,7 @@ impl Filesystem {
             ("sparse", geometry.has_sparse_inodes()),
             ("bigtime", geometry.has_bigtime()),
             ("nrext64", geometry.has_large_extent_counts()),
+            ("exchange", geometry.has_exchange()),
             ("parent", geometry.has_parent()),
         ];
         let label = raw.label.split(|&byte| byte == 0).next().unwrap_or_default();

@@ -20,6 +20,7 @@ fn an_image_is_made_as_asked_and_opened_by_one_program_at_a_time() {
     let info = fs.info();
     assert_eq!((info.label.as_str(), info.uuid, info.block_bytes), ("people", uuid, 4096));
     assert!(info.features.contains(&"parent") && !info.features.contains(&"reflink"), "{:?}", info.features);
+    assert!(info.features.contains(&"exchange"), "{:?}", info.features);
     assert!(info.free_bytes < info.size_bytes && info.size_bytes < BYTES && info.recovery.is_none());
     let busy = Filesystem::open(&path).unwrap_err();
     assert_eq!(busy.kind(), ErrorKind::ResourceBusy, "{busy}");
@@ -230,6 +231,11 @@ fn a_symbolic_link_has_attributes_of_its_own() {
     let link = fs.read_dir("/").unwrap().map(|entry| entry.unwrap()).find(|entry| entry.name() == b"link").unwrap();
     let count = |names: Vec<Vec<u8>>| names.len();
     assert_eq!((count(link.list_xattrs().unwrap()), count(fs.list_xattrs("/link").unwrap())), (1, 2));
+    assert_eq!(fs.list_symlink_xattrs("/link").unwrap(), [b"security.selinux"]);
+    let of = |value: Option<Vec<u8>>| String::from_utf8(value.unwrap()).unwrap();
+    assert_eq!(of(fs.get_symlink_xattr("/link", "security.selinux").unwrap()), "of the link");
+    assert_eq!(of(fs.get_xattr("/link", "security.selinux").unwrap()), "of the target");
+    assert_eq!(fs.get_symlink_xattr("/link", "user.a").unwrap(), None);
     fs.remove_symlink_xattr("/link", "security.selinux").unwrap();
     assert_eq!((count(link.list_xattrs().unwrap()), count(fs.list_xattrs("/link").unwrap())), (0, 2));
 }
@@ -243,4 +249,13 @@ fn no_file_belongs_to_nobody_at_all() {
         assert_eq!(fs.set_owner("/file", uid, gid).unwrap_err().kind(), ErrorKind::InvalidInput);
     }
     assert_eq!(fs.metadata("/file").unwrap().uid(), 0);
+}
+
+#[test]
+fn a_virtual_disk_is_named_with_the_way_to_what_is_in_it() {
+    let scratch = scratch();
+    let disk = scratch.image("disk", 1 << 20);
+    std::fs::write(&disk, [b"QFI\xfb\0\0\0\x03".to_vec(), vec![0; 1 << 20]].concat()).unwrap();
+    let error = Filesystem::open(&disk).unwrap_err().to_string();
+    assert!(error.contains("a virtual disk (qcow2)") && error.contains("xfskit-disk"), "{error}");
 }
