@@ -228,8 +228,8 @@ Options for -o:
                       where the scheduler puts the threads
   writeback, nowriteback   what programs write waits in the kernel's cache (the default), or each
                       write reports what became of it: docs/mounting.md has what it costs
-  checkopen           the kernel asks before it opens a file, so that what is immutable or append-only
-                      (chattr) is not opened to be written; two requests more for each file
+  checkopen           the kernel asks before it opens a file, so that what is immutable or only
+                      appended to (chattr) is not opened to be written; two requests more for each
   discard, nodiscard  give what is freed back to the host, when it is durable: at each commit, at
                       syncs and at the unmount; or not (the default). 'xfskit admin trim' on the
                       mount point gives back all that is free
