@@ -265,8 +265,9 @@ Options for -o:
   errortag=NAME[:NTH] for tests: a place fails when it is passed for the nth time; the names are
                       in docs/mounting.md
   allow_other, allow_root, auto_unmount    as for every FUSE mount
-  dev, suid, exec, atime, dirsync and their opposites, nosymfollow    as for every mount, but nodev
-                      and nosuid unless dev and suid are given, for root too
+  dev, suid, exec, atime, dirsync and their opposites, nosymfollow
+                      as for every mount, but nodev and nosuid unless dev and suid are given, for
+                      root too
   remount             by mount(8): changes ro, rw, larp and those of the line before
 
 umount and fusermount3 -u return a moment before the image is closed: the kernel does not wait for a FUSE server.
