@@ -2,7 +2,8 @@
 //! the default. They are taken, for programs that give them always. Other values of the same options ask for something,
 //! and are refused by what that is.
 //!
-//! The options that xfskit has are not here; `crates/cli/tests/mkfs_xfs.rs` compares both with the man page of mkfs.xfs.
+//! The options that xfskit has are not here; `crates/cli/tests/mkfs_options.rs` compares both with the man page of
+//! mkfs.xfs.
 
 /// Why an option is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,8 @@ use xfskit::device::Access;
 const MKFS_NOTES: &str = "\
 With --from the image gets its name when it is complete. A SOURCE is a folder, a tar archive, packed with gzip or zstd \
 or not, \"-\" for an archive on standard input, oci:PATH[:NAME] for a container image in a folder or an archive of the \
-OCI layout, or docker-archive:FILE[:NAME] for one of docker save. A later one lies over an earlier one. SOURCE_DATE_EPOCH in the environment sets the clock, and no time is \
+OCI layout, or docker-archive:FILE[:NAME] for one of docker save. A later one lies over an earlier one. \
+SOURCE_DATE_EPOCH in the environment sets the clock, and no time is \
 later; with that and -m uuid=UUID, the same source and options make the same image, byte for byte.";
 
 /// Arguments of `mkfs`.

@@ -1,4 +1,5 @@
-//! Configuration files of mkfs.xfs (`-c options=FILE`, `-c defaults=FILE`), such as the `lts_*.conf` that xfsprogs installs.
+//! Configuration files of mkfs.xfs (`-c options=FILE`, `-c defaults=FILE`), such as the `lts_*.conf` that xfsprogs
+//! installs.
 //!
 //! ```text
 //! # a comment

@@ -310,8 +310,8 @@ impl<R: Read + Send> TarSource<R> {
             let file = self.archive.clone().unwrap_or_else(|| "the tar stream".into());
             let named = format!("{prefix}{}", self.archive.as_deref().unwrap_or("FILE"));
             let what = format!(
-                "it is a container image, whose files are in the layers: --from {named} unpacks these; to have the blobs \
-                 themselves, unpack it into a folder first"
+                "it is a container image, whose files are in the layers: --from {named} unpacks these; to have the \
+                 blobs themselves, unpack it into a folder first"
             );
             return Err(TransferError::BadContainer { file, what });
         }

@@ -1,5 +1,5 @@
-//! The files of a layout: regular files within its folder, or within an archive of one. A link in it may lead to another
-//! place in it, and not out of it; a pipe or a device is refused and not waited for.
+//! The files of a layout: regular files within its folder, or within an archive of one. A link in it may lead to
+//! another place in it, and not out of it; a pipe or a device is refused and not waited for.
 
 use super::documents::Descriptor;
 use crate::archive::{ArchiveIndex, unpacked};

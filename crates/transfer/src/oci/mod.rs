@@ -1,4 +1,5 @@
-//! A container image in a folder of the OCI image layout, or in an archive of one, as a source: its layers in order, whiteouts applied.
+//! A container image in a folder of the OCI image layout, or in an archive of one, as a source:
+//! its layers in order, whiteouts applied.
 //!
 //! ```text
 //! DIR/oci-layout
