@@ -32,6 +32,7 @@ mod pipe;
 mod queue;
 mod size;
 mod whiteout;
+mod whole;
 
 pub use adjust::{Adjust, Asked, Attributes, IdMap, IdRange, Labels, Owners};
 pub use archive::{TarSink, TarSource, acl_text, unpacked};
@@ -49,3 +50,4 @@ pub use oci::{ContainerImage, ContainerSource, Platform};
 pub use pipe::{Existing, LeaveOut, Outlet, Progress, Sink, Sort, Source, survey, survey_sizes, transfer};
 pub use size::{LeastNeeds, Needs, Shape};
 pub use whiteout::{OverLinks, Whiteouts};
+pub use whole::CopyTree;
