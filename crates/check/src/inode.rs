@@ -79,6 +79,9 @@ pub(crate) fn check_used(
         context.report(fault.at(address).inode(number).found("mode 0"));
         return;
     }
+    if let Err(corruption) = core.verify_in_use(&context.geometry, bytes) {
+        context.report(Fault::of(&corruption, Owner::Inode(number), Consequence::File).at(address));
+    }
     let file_type = FileType::from_mode(core.mode);
     slot.set(Kind::Used(file_type), core.links);
     gathered.summary.inodes += 1;

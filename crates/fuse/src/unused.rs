@@ -29,8 +29,9 @@ impl UnusedSoon {
         if files.len() >= MOST {
             return false;
         }
+        let is_first = files.is_empty();
         files.insert(node, 0);
-        files.len() == 1
+        is_first
     }
 
     /// No thread can be had.
@@ -70,7 +71,7 @@ mod tests {
     #[test]
     fn each_is_asked_for_until_it_is_forgotten_and_no_longer_than_it_is_kept_open() {
         let files = UnusedSoon::default();
-        assert!(files.add(7) && !files.add(8) && !files.add(7));
+        assert!(files.add(7) && !files.add(7) && !files.add(8) && !files.add(7));
         let asked = Cell::new(0);
         files.prune(
             |node| node == 8 || asked.get() < 3,

@@ -120,3 +120,27 @@ fn closing_what_has_changed_sees_contents_and_times_that_wait_in_memory() {
         assert!(Some(fs.stat(file).unwrap().mtime) > modified);
     });
 }
+
+/// After the end of the log that could not be written nothing is written behind it: recovery would meet a record that
+/// arrived in part, or none.
+#[test]
+fn after_an_end_of_the_log_that_failed_nothing_goes_on() {
+    use xfskit::error_tags::LOG_IO_DONE;
+    let (_device, mut fs) = open(Duration::ZERO);
+    let root = Caller::root();
+    fs.create(fs.root(), b"before", &NewFile::file(0o644), &root).unwrap();
+    fs.sync().unwrap();
+    // Emptying the log writes one record, and its end is the next.
+    for nth in 1..8 {
+        fs.mount().error_tags.arm(LOG_IO_DONE, nth);
+        let ended = fs.end_log();
+        let is_shut_down = fs.mount().journal.check().is_err();
+        assert_eq!(ended.is_err(), is_shut_down, "{nth}: {ended:?}");
+        if is_shut_down {
+            assert!(fs.create(fs.root(), b"after", &NewFile::file(0o644), &root).is_err());
+            return;
+        }
+        fs.create(fs.root(), format!("file {nth}").as_bytes(), &NewFile::file(0o644), &root).unwrap();
+    }
+    panic!("the place was not passed");
+}

@@ -375,10 +375,10 @@ impl Queue {
             }
             Then::BeforeReply(work) | Then::AfterReply(work) => {
                 shared.forgets.leave(Left::Notice);
-                self.reply(index, &found, contents)?;
-                self.ring.submit()?;
+                let replied = self.reply(index, &found, contents).and_then(|()| self.ring.submit().map(|_| ()));
+                // The notice is given in any case: it takes back what was left to it.
                 shared.drop_later(work);
-                Ok(())
+                replied
             }
             Then::Nothing => self.reply(index, &found, contents),
         }

@@ -6,7 +6,7 @@
 //! what it was to add is added. The result is the same however often it is done.
 
 use super::remote::HostRoom;
-use super::work::{AttrUpdate, Before, encode_done};
+use super::work::{AttrUpdate, Before, FullHost, encode_done};
 use super::{Change, leftovers};
 use crate::error::Result;
 use crate::item::LogVector;
@@ -29,8 +29,8 @@ impl Redo {
     pub fn new(mount: &Mount, intent: &AttrIntent<'_>, is_first: bool) -> Self {
         let change = Change::of_intent(mount, intent);
         let (inode, generation) = (intent.inode, intent.generation);
-        let before = Before::Unknown;
-        let update = AttrUpdate { change, mapping: None, inode, generation, before, host_room: HostRoom::Enough };
+        let (before, full_host, host_room) = (Before::Unknown, FullHost::IsRisked, HostRoom::Enough);
+        let update = AttrUpdate { change, mapping: None, inode, generation, before, full_host, host_room };
         Self { update, leftovers: (!is_first).then(Vec::new) }
     }
 

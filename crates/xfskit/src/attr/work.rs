@@ -51,8 +51,20 @@ pub(super) struct AttrUpdate<'a> {
     pub(super) inode: InodeNumber,
     pub(super) generation: u32,
     pub(super) before: Before,
+    /// Whether a host without room for the value refuses the change.
+    pub(super) full_host: FullHost,
     /// What the host said when all blocks for the value were mapped.
     pub(super) host_room: HostRoom,
+}
+
+/// What a host without room for a value means to the change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FullHost {
+    /// Nothing was changed before it, so it is refused.
+    Refuses,
+    /// The transaction has done other things, which could not be taken back with it (a new file that inherits a large
+    /// ACL), or the host was asked before: the change goes on.
+    IsRisked,
 }
 
 /// A change of an inode that belongs to the whole chain.
@@ -83,7 +95,8 @@ pub(super) fn run(
     if !is_queued {
         let change = if logging == Logging::Logged { change.with_value_in_blocks(tx.mount()) } else { change };
         let before = Before::Searched;
-        let update = AttrUpdate { change, mapping, inode, generation, before, host_room: HostRoom::Enough };
+        let (full_host, host_room) = (FullHost::IsRisked, HostRoom::Enough);
+        let update = AttrUpdate { change, mapping, inode, generation, before, full_host, host_room };
         return deferred::run(tx, &mut UpdateInChain { ino, update }, logging);
     }
     if let Some(new) = change.new_attr() {
@@ -93,7 +106,8 @@ pub(super) fn run(
     let key = change.keys().last().map(|key| queue_key(tx, ino, key)).unwrap_or_default();
     let change = change.into_owned(tx.mount());
     let before = Before::Searched;
-    let update = AttrUpdate { change, mapping, inode, generation, before, host_room: HostRoom::Enough };
+    let (full_host, host_room) = (FullHost::IsRisked, HostRoom::Enough);
+    let update = AttrUpdate { change, mapping, inode, generation, before, full_host, host_room };
     tx.defer(Turn::First, key, Box::new(UpdateInChain { ino, update }));
     Ok(())
 }
@@ -180,13 +194,14 @@ impl AttrUpdate<'_> {
         }
         let link = if self.mapping.is_some() { Link::Fresh } else { Link::InUse };
         if self.mapping.is_none() && !self.is_local(tx) {
+            self.full_host = if tx.is_dirty() { FullHost::IsRisked } else { FullHost::Refuses };
             self.mapping = Some(ValueMapping::begin(tx, ino, self.change.value_bytes())?);
         }
         let mapped = match &mut self.mapping {
             None => Mapped::All,
             Some(mapping) => mapping.advance(tx, ino, link)?,
         };
-        if let (Mapped::All, Some(mapping)) = (mapped, self.mapping) {
+        if let (Mapped::All, Some(mapping), FullHost::Refuses) = (mapped, self.mapping, self.full_host) {
             self.host_room = mapping.host_room(tx, ino)?;
         }
         match mapped {

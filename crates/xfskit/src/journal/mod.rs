@@ -541,12 +541,15 @@ impl Journal {
         if let Some(uuid) = uuid {
             writer.set_uuid(uuid);
         }
-        let written = writer.write_unmount()?;
+        let written = writer.write_unmount().and_then(|written| writer.flush().map(|()| written));
+        // Nothing may be written behind a record of which it is not known whether it arrived.
+        let refused = |error: &Error| self.shut_down(format!("the end of the journal could not be written: {error}"));
+        let written = written.inspect_err(refused)?;
         self.counters.log_bytes.add(written.bytes);
         self.counters.log_records.add(written.records);
         // The log may go on behind it.
         self.space.accounts().settle(0, writer.head());
-        writer.flush()
+        Ok(())
     }
 
     /// The share of the log in use, as (used and granted, size), in bytes.

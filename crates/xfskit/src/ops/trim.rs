@@ -45,20 +45,28 @@ impl Volume {
     /// As [`Self::trim`], of these bytes of the device alone, as far as whole blocks lie there.
     ///
     /// # Errors
-    /// As [`Self::trim`]; `Invalid` for a range that begins behind the end.
+    /// As [`Self::trim`]; `Invalid` for a range that begins behind the end or is shorter than a block, and for extents
+    /// that are longer than an AG.
     pub fn trim_within(&self, bytes: Range<u64>, min_bytes: u64, by: TrimBy) -> caller::Result<Trimmed> {
         if self.mount.options.read_only {
             return Err(caller::Error::ReadOnly);
         }
-        self.sync()?;
         let geometry = &self.mount.geometry;
-        let min_blocks = u32::try_from(min_bytes.div_ceil(1 << geometry.block_log)).unwrap_or(u32::MAX).max(1);
-        let mut all = GivenBack::default();
         let block_bytes = 1 << geometry.block_log;
-        let blocks = bytes.start.div_ceil(block_bytes)..bytes.end / block_bytes;
-        if blocks.start >= geometry.data_blocks {
+        // As the kernel's `xfs_ioc_trim`.
+        if bytes.start.div_ceil(block_bytes) >= geometry.data_blocks {
             return Err(caller::Error::Invalid("there is nothing behind the end of the filesystem"));
         }
+        if bytes.end.saturating_sub(bytes.start) < block_bytes {
+            return Err(caller::Error::Invalid("a range of less than a block"));
+        }
+        if min_bytes > u64::from(geometry.ag_blocks) * block_bytes {
+            return Err(caller::Error::Invalid("no extent is that long"));
+        }
+        self.sync()?;
+        let min_blocks = u32::try_from(min_bytes.div_ceil(1 << geometry.block_log)).unwrap_or(u32::MAX).max(1);
+        let mut all = GivenBack::default();
+        let blocks = bytes.start.div_ceil(block_bytes)..bytes.end / block_bytes;
         for ag in (0..geometry.ag_count).map(AgNumber) {
             let first = u64::from(ag.0) * u64::from(geometry.ag_blocks);
             let of_ag = |block: u64| u32::try_from(block.saturating_sub(first)).unwrap_or(u32::MAX);
