@@ -106,7 +106,7 @@ fn paths_in_image(word: &OsStr) -> Vec<CompletionCandidate> {
     let Some(listing) = list(&image, if dir.is_empty() { "/" } else { dir }) else { return Vec::new() };
     let entries: Vec<serde_json::Value> = serde_json::from_slice(&listing).unwrap_or_default();
     let candidates = entries.iter().filter_map(|entry| {
-        let name = entry["name"].as_str().filter(|name| !name.chars().any(char::is_control))?;
+        let name = entry["name"].as_str().filter(|name| name.chars().all(is_plain))?;
         let slash = if entry["type"] == "directory" { "/" } else { "" };
         Some(format!("{dir}/{name}{slash}")).filter(|path| path.starts_with(word))
     });
@@ -123,9 +123,15 @@ fn image_of_line() -> Option<PathBuf> {
     words.filter(|word| !word.as_encoded_bytes().starts_with(b"-")).find(is_image).map(Into::into)
 }
 
+/// Whether a letter of a name means nothing to any shell. A shell puts what it is given into the line as it is, so a name
+/// from an image could be a command; names with other letters are not offered.
+fn is_plain(letter: char) -> bool {
+    letter.is_alphanumeric() || "._-+@%=,".contains(letter)
+}
+
 fn list(image: &PathBuf, dir: &str) -> Option<Vec<u8>> {
     let mut ls = std::process::Command::new(std::env::current_exe().ok()?);
-    ls.args(["--json", "--quiet", "ls", "--norecovery"]).arg(image).arg(dir).env_remove("COMPLETE");
+    ls.args(["--json", "--quiet", "--no-helpers", "ls", "--norecovery"]).arg(image).arg(dir).env_remove("COMPLETE");
     let mut ls = ls.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
     let mut out = ls.stdout.take()?;
     let reader = std::thread::spawn(move || {

@@ -193,7 +193,7 @@ fn unknown_command(word: &str, command: &Command, above: &str, error: &clap::Err
     let full = if above.is_empty() { word.to_owned() } else { format!("{above} {word}") };
     let said = format!("there is no command '{full}'");
     let measures = MEASURING.contains(&word).then_some(WITH_MEASURING);
-    if let Some(tip) = measures.or_else(|| elsewhere(word)) {
+    if let Some(tip) = measures.or_else(|| elsewhere(word, above)) {
         return format!("{said}: {tip}");
     }
     if std::path::Path::new(word).exists() || word.contains(['/', '#']) {
@@ -213,9 +213,25 @@ fn unknown_command(word: &str, command: &Command, above: &str, error: &clap::Err
     }
 }
 
-/// Where a word leads that is no command.
-fn elsewhere(word: &str) -> Option<&'static str> {
+/// Words that people try below a command, and where they lead.
+const BELOW: &[(&str, &[&str], &str)] = &[
+    ("xattr", &["remove", "delete", "del", "unset"], "'xfskit xattr rm IMAGE PATH NAME' removes an attribute"),
+    ("xattr", &["show", "read", "ls"], "'xfskit xattr list' shows the names, 'xfskit xattr get' the value of one"),
+    ("xattr", &["add", "put", "write"], "'xfskit xattr set IMAGE PATH NAME VALUE' sets an attribute"),
+    ("log", &["show", "dump", "list"], "'xfskit log print IMAGE' shows the journal"),
+    ("log", &["recover", "repair"], "'xfskit log replay IMAGE' replays the journal"),
+    ("admin", &["rename", "name"], "'xfskit admin label IMAGE LABEL' changes the label"),
+    ("admin", &["resize", "growfs", "extend"], "'xfskit admin grow IMAGE SIZE' makes an image larger"),
+    ("admin", &["fstrim", "discard"], "'xfskit admin trim IMAGE' gives free space back to the host"),
+];
+
+/// Where a word leads that is no command, or none below `above`.
+fn elsewhere(word: &str, above: &str) -> Option<&'static str> {
     let word = word.to_ascii_lowercase();
+    if !above.is_empty() {
+        let found = BELOW.iter().find(|(command, words, _)| *command == above && words.contains(&word.as_str()));
+        return found.map(|(.., tip)| *tip);
+    }
     ELSEWHERE.iter().find(|(words, _)| words.contains(&word.as_str())).map(|(_, tip)| *tip)
 }
 

@@ -81,7 +81,7 @@ struct Served {
     /// The watcher.
     process: Child,
     /// Closed, it ends the watcher.
-    _lifeline: UnixStream,
+    lifeline: UnixStream,
     device: Option<Arc<dyn BlockDevice>>,
 }
 
@@ -145,7 +145,7 @@ pub fn serve(path: &Path, disk: Unread, access: Access) -> Result<Result<(), Unr
         socket: Some(socket),
         end,
         process,
-        _lifeline: lifeline,
+        lifeline: lifeline,
         device: None,
     });
     Ok(Ok(()))
@@ -326,6 +326,8 @@ impl Served {
             Ok(device) => Ok(Arc::new(device)),
             Err(problem) => {
                 let mut says = String::new();
+                // It ends by that, whatever it does, and says no more.
+                let _ = (self.end.shutdown(Shutdown::Both), self.lifeline.shutdown(Shutdown::Both));
                 if let Some(errors) = self.process.stderr.take() {
                     // Where it says nothing, the problem does.
                     let _ = errors.take(MOST_ERROR_BYTES).read_to_string(&mut says);

@@ -4,7 +4,7 @@
 mod common;
 
 use common::mounts::{Prepared, prepared, server_of, signal, wait_for_end};
-use common::{fails, ok, words};
+use common::{fails, ok, words, xfskit};
 use rustix::io::Errno;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -346,6 +346,8 @@ fn a_mistake_leads_somewhere() {
         ("getfattr IMAGE", "xattr"),
         ("exprot IMAGE", "did you mean 'export'?"),
         ("admin resize IMAGE", "admin grow"),
+        ("xattr remove IMAGE /f user.a", "xattr rm IMAGE"),
+        ("log dump IMAGE", "log print"),
         ("IMAGE ls", "the command comes before the image"),
         ("cat IMAGE", "cat: PATHS (Paths within the image, or inode:NUMBER) is missing"),
         ("cat", "IMAGE (Image file or block device"),
@@ -445,6 +447,11 @@ fn paths_in_the_image_are_completed() {
     let name = image.to_str().unwrap();
     assert_eq!(complete(&["xfskit", "ls", name, "/etc/ss"]), ["/etc/ssh/", "/etc/ssl/"]);
     assert_eq!(complete(&["xfskit", "xattr", "dump", name, "/v"]), ["/var/"]);
+    // A shell puts a name into the line as it is: none that would be a command is offered.
+    for evil in ["/q$(touch x)", "/q;id", "/q`id`", "/q'", "/q\u{202e}x", "/q\\x", "/q>x"] {
+        assert!(xfskit(["mkdir", name, evil]).status.success());
+    }
+    assert_eq!(complete(&["xfskit", "ls", name, "/q"]), [""; 0]);
     assert!(complete(&["xfskit", "mount", "-o", "noreco"]).contains(&"norecovery".to_owned()));
     assert!(complete(&["xfskit", "mkfs", "-m", "reflink"]).contains(&"reflink=0".to_owned()));
     assert!(complete(&["xfskit", "mkfs", "--for", "debian-1"]).contains(&"debian-12".to_owned()));

@@ -268,3 +268,37 @@ fn a_journal_that_cannot_be_written_shuts_the_mount_down_and_loses_nothing_that_
 fn fails_with_busy(image: &Path) -> bool {
     xfskit(words("info IMAGE", image)).status.code() == Some(4)
 }
+
+/// The server of a mount has few rights, and must see all the same which times the kernel gives out.
+#[test]
+fn what_is_made_on_a_mount_is_not_older_than_what_was_written_before() {
+    use std::os::unix::fs::{FileExt, MetadataExt};
+    let Some(at) = prepared() else { return };
+    at.line("mount IMAGE DIR");
+    let file = rustix::fs::memfd_create("noise", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let stamp = |path: &Path| {
+        let data = fs::symlink_metadata(path).unwrap();
+        i128::from(data.mtime()) * 1_000_000_000 + i128::from(data.mtime_nsec())
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                let _ = rustix::io::pwrite(&file, b"x", 0);
+                let _ = rustix::fs::fstat(&file);
+            }
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        let written = fs::File::create(at.dir.join("written")).unwrap();
+        let older = (0..500).filter(|n| {
+            let _ = written.write_all_at(b"z", *n);
+            let before = stamp(&at.dir.join("written"));
+            let made = at.dir.join(format!("made {n}"));
+            fs::create_dir(&made).is_ok() && stamp(&made) < before
+        });
+        let older = older.count();
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(older, 0, "of 500");
+    });
+    at.line("umount DIR");
+}

@@ -6,7 +6,7 @@
 use crate::below::MOST_NAMES;
 use crate::bytes::{head, u32_at, u64_at};
 use crate::container::{SIGNATURE_BYTES, Signature, ends, refused_format};
-use crate::qcow2::{MOST_LAYERS, is_foreign, names_another};
+use crate::qcow2::{MOST_LAYERS, declared_backing_format, is_foreign, names_another};
 use std::path::PathBuf;
 use xfskit_device::{Access, FileDevice};
 
@@ -18,6 +18,10 @@ pub struct Foreign {
 }
 
 const QCOW2: &str = "qcow2";
+/// The formats of backing files that qcow2 images are made over.
+const DRIVERS: [&str; 6] = [QCOW2, "raw", "vdi", "vhdx", "vpc", "parallels"];
+/// Bytes of a header with its extensions.
+const EXTENSIONS_END_BYTES: usize = 64 << 10;
 /// How much of a sparse vmdk is searched for the name of the disk that it lies on.
 const DESCRIPTOR_BYTES: u64 = 20 << 10;
 
@@ -40,28 +44,32 @@ pub(crate) fn foreign(
     }
 }
 
+/// The drivers of a chain. What each file is, the header of the one above it says: a guest that writes the first bytes
+/// of its raw disk does not choose how it is read. A file of which the header says nothing is qcow2 or raw.
 fn chain(file: &FileDevice, below: &[(PathBuf, FileDevice)], access: Access) -> Option<Foreign> {
-    let header = |file: &FileDevice| head(file, 0, SIGNATURE_BYTES).unwrap_or_default();
-    let is_layer = |file: &FileDevice| Signature::read(file) == Signature::Qcow2;
-    let layers = below.iter().map(|(_, file)| file).filter(|file| is_layer(file));
-    let is_one =
-        is_foreign(&header(file), access) || layers.into_iter().any(|file| is_foreign(&header(file), Access::Read));
-    // A chain that was not opened to its end is missing what the last file lies on, which must not be taken for zeros.
-    let files = || std::iter::once(file).chain(below.iter().map(|(_, file)| file));
-    let lies_on_another = |file: &FileDevice| is_layer(file) && names_another(&header(file));
-    let is_whole = files().enumerate().all(|(number, file)| lies_on_another(file) == (number < below.len()));
-    if !is_one || !is_whole || below.len() >= MOST_LAYERS.min(MOST_NAMES) {
-        return None;
-    }
-    let driver = |file: &FileDevice| {
-        let (first, last) = ends(file);
-        match (is_layer(file), refused_format(&first, &last)) {
-            (true, _) => QCOW2,
-            (false, Some((_, format))) => format,
-            (false, None) => "raw",
+    let header = |file: &FileDevice| head(file, 0, EXTENSIONS_END_BYTES).unwrap_or_default();
+    let (mut drivers, mut is_foreign_one, mut above) = (vec![QCOW2], is_foreign(&header(file), access), header(file));
+    for (number, (_, file)) in below.iter().enumerate() {
+        // Only the last file may be no qcow2, and that of a chain which was not opened to its end is missing what it
+        // lies on, which must not be taken for zeros.
+        if drivers[number] != QCOW2 || !names_another(&above) {
+            return None;
         }
-    };
-    Some(Foreign { drivers: files().map(driver).collect() })
+        let own = header(file);
+        let driver = match declared_backing_format(&above) {
+            Some(declared) => DRIVERS.iter().find(|driver| **driver == declared)?,
+            None if Signature::of(&own) == Signature::Qcow2 => QCOW2,
+            None => "raw",
+        };
+        is_foreign_one |= match driver {
+            QCOW2 => is_foreign(&own, Access::Read),
+            driver => driver != "raw",
+        };
+        drivers.push(driver);
+        above = own;
+    }
+    let is_whole = drivers.last() != Some(&QCOW2) || !names_another(&above);
+    (is_foreign_one && is_whole && below.len() < MOST_LAYERS.min(MOST_NAMES)).then_some(Foreign { drivers })
 }
 
 /// Whether QEMU writes a disk, everywhere.

@@ -135,6 +135,9 @@ impl Index<'_> {
                 return Err(damaged("it is cut short"));
             }
             let (address, sectors) = (u64_at(&extent, 0).swap_bytes(), be_u32_at(&extent, 8));
+            if sectors == 0 {
+                return Err(damaged("an extent without sectors"));
+            }
             at += EXTENT_BYTES;
             let bytes = u64::from(sectors) * SECTOR_BYTES;
             let (device, sector) = (address >> ADDRESS_BITS, address & ((1 << ADDRESS_BITS) - 1));

@@ -424,6 +424,13 @@ pub(crate) fn below_of_foreign(lower: &Lower) -> Below {
     Below { format: format_of_backing(&extensions).unwrap_or_default(), names: vec![name] }
 }
 
+/// What the header of an image says of the format of its backing file.
+pub(crate) fn declared_backing_format(header: &[u8]) -> Option<String> {
+    let version = (u64_at(header, 0).swap_bytes() & 0xffff_ffff) as u32;
+    let start = if version < 3 { 72 } else { (u64_at(header, 100).swap_bytes() >> 32).max(HEADER_BYTES as u64) };
+    format_of_backing(header.get(usize::try_from(start).ok()?..)?)
+}
+
 /// The format of the backing file, among the extensions of a header.
 fn format_of_backing(mut extensions: &[u8]) -> Option<String> {
     const FORMAT: u32 = 0xe279_2aca;

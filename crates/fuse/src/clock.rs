@@ -6,16 +6,17 @@
 //! that floor. A file of tmpfs shows it, if its times are changed in a tick in which they were not looked at before:
 //!
 //! ```text
-//! once in half a millisecond  touch a file of tmpfs and look: a time beyond the coarse clock shows that programs of this
+//! once in half a millisecond  write to a file of tmpfs and look: a time beyond the coarse clock shows that programs of this
 //!                             machine are given fine ones
-//! for a minute after that     touch and look each time: two system calls
+//! for a minute after that     write and look each time: two system calls
 //! otherwise                   the coarse clock: no system call
 //! ```
 //! So what is made after a write that the kernel has stamped is not older than the write, but for what is made within
 //! one tick of the first fine time in a while.
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{MemfdFlags, Timespec, Timestamps, UTIME_NOW, fstat, futimens, memfd_create};
+use rustix::fs::{MemfdFlags, fstat, memfd_create};
+use rustix::io::pwrite;
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicI64, Ordering};
 use xfskit::ondisk::Timestamp;
@@ -83,8 +84,7 @@ impl Floor {
     }
 
     fn stamp(&self, file: usize) -> Option<i64> {
-        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
-        futimens(&self.files[file], &Timestamps { last_access: now, last_modification: now }).ok()?;
+        pwrite(&self.files[file], b"x", 0).ok()?;
         let stat = fstat(&self.files[file]).ok()?;
         Some(nanoseconds(stat.st_ctime, stat.st_ctime_nsec as i64))
     }
@@ -104,12 +104,17 @@ fn nanoseconds(seconds: i64, nanoseconds: i64) -> i64 {
     seconds.saturating_mul(SECOND_NANOSECONDS).saturating_add(nanoseconds)
 }
 
+fn timestamp(nanoseconds: i64) -> Timestamp {
+    let (seconds, nanoseconds) =
+        (nanoseconds.div_euclid(SECOND_NANOSECONDS), nanoseconds.rem_euclid(SECOND_NANOSECONDS));
+    Timestamp { seconds, nanoseconds: nanoseconds as u32 }
+}
+
 impl Environment for KernelClock {
     fn now(&self) -> Timestamp {
         let tick = coarse();
         let now = self.floor.as_ref().map_or(tick, |floor| floor.now(tick));
-        let (seconds, nanoseconds) = (now.div_euclid(SECOND_NANOSECONDS), now.rem_euclid(SECOND_NANOSECONDS));
-        Timestamp { seconds, nanoseconds: nanoseconds as u32 }
+        timestamp(now)
     }
 
     fn random(&self) -> u64 {

@@ -18,7 +18,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 /// Names of operands that are paths in the image.
-const PATHS: [&str; 5] = ["path", "paths", "from", "to", "target"];
+const PATHS: [&str; 6] = ["path", "paths", "from", "to", "target", "dir"];
 
 /// An operand `IMAGE:/PATH`, or `IMAGE:` for the root: what is before the colon, and behind it. `None` for everything
 /// else, and for what exists on the host.

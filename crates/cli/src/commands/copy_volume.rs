@@ -62,6 +62,11 @@ pub fn run(args: &CpArgs, source: &Path, target: &Path) -> Result<()> {
     if target.is_dir() {
         return Err(Usage(format!("{}: a folder; name the file for the volume", target.display())).into());
     }
+    if is_metadump(source) {
+        let what =
+            "a metadump has no contents of files, which would be zeros in a copy; xfs_mdrestore makes an image of it";
+        return Err(Usage(format!("{}: {what}", source.display())).into());
+    }
     interrupt::watch()?;
     confined::plan(needs::of_volumes(source, target));
     let reading = Side::open(source, Access::Read)?;
@@ -112,6 +117,16 @@ impl Side {
         };
         if holders.is_empty() { Ok(device) } else { Err(OpenError::Busy(InUse::by(path, holders)).into()) }
     }
+}
+
+/// Whether what an operand names is in a metadump.
+fn is_metadump(operand: &Path) -> bool {
+    let is_one = |file: PathBuf| {
+        let mut first = [0; 4];
+        let read = std::fs::File::open(file).and_then(|mut file| std::io::Read::read_exact(&mut file, &mut first));
+        read.is_ok() && [b"XFSM", b"XMD2"].contains(&&first)
+    };
+    crate::operand::files(operand).into_iter().any(is_one)
 }
 
 struct Copy {

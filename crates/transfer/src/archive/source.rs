@@ -25,6 +25,8 @@ const SHOWN_BYTES: usize = 60;
 const MAX_SHOWN_BYTES: usize = 300;
 /// Most files of an archive that is read by the names of its files.
 const MAX_INDEXED: usize = 100_000;
+/// Most bytes of their paths and targets.
+const MAX_INDEXED_BYTES: usize = 64 << 20;
 /// Most bytes of names and attributes in global headers, which every file behind them gets.
 const MAX_GLOBAL_BYTES: usize = 64 << 10;
 
@@ -256,7 +258,7 @@ impl<R: Read + Send> TarSource<R> {
     }
 
     fn find_places(&mut self) -> Result<HashMap<Vec<u8>, IndexPlace>> {
-        let mut places = HashMap::new();
+        let (mut places, mut bytes) = (HashMap::new(), 0);
         while let Some((header, extensions)) = self.next_header()? {
             let size = extensions.size.or_else(|| header.size());
             let stored = size.ok_or_else(|| self.reader.bad("a header with a wrong size"))?;
@@ -264,6 +266,10 @@ impl<R: Read + Send> TarSource<R> {
             let path = clean(&names.into_iter().flatten().next().unwrap_or_else(|| header.name()));
             let targets = [extensions.target, extensions.long_target];
             let target = targets.into_iter().flatten().next().unwrap_or_else(|| header.target());
+            bytes += path.len() + target.len();
+            if path.len().max(target.len()) > MAX_PATH_BYTES || bytes > MAX_INDEXED_BYTES {
+                return Err(self.reader.bad("paths that are longer than those of a container image"));
+            }
             let place = match header.kind() {
                 b'0' | 0 | b'7' => IndexPlace::Data(self.reader.at(), stored),
                 b'1' => IndexPlace::Link(clean(&target)),
