@@ -145,7 +145,7 @@ pub fn serve(path: &Path, disk: Unread, access: Access) -> Result<Result<(), Unr
         socket: Some(socket),
         end,
         process,
-        lifeline: lifeline,
+        lifeline,
         device: None,
     });
     Ok(Ok(()))

@@ -138,10 +138,8 @@ fn no_file_is_made_without_the_acl_that_it_inherits() {
     host.is_full.store(true, Ordering::Relaxed);
     let made = fs.create(dir, b"second", &NewFile::file(0o666), &root);
     let found = fs.lookup(dir, b"second");
-    if made.is_ok() {
-        let inode = made.unwrap().inode;
-        assert!(fs.get_xattr(inode, b"system.posix_acl_access").is_ok());
-    } else {
-        assert!(found.is_err(), "{made:?}, and yet it is there");
+    match made {
+        Ok(made) => assert!(fs.get_xattr(made.inode, b"system.posix_acl_access").is_ok()),
+        Err(error) => assert!(found.is_err(), "{error}, and yet it is there"),
     }
 }
