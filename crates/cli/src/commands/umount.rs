@@ -140,11 +140,11 @@ fn find(operand: &Path) -> Result<MountEntry> {
         mounts_of(&operand::canonical(operand)).context("/proc/self/mountinfo")?;
     match (mounts.pop(), mounts.is_empty()) {
         (None, _) if std::fs::symlink_metadata(&path).is_err() => bail!("{}: no such folder or image", path.display()),
-        (None, _) if let Some(other) = others.first() => bail!(
+        (None, _) if !others.is_empty() => bail!(
             "{}: the mount on {} has this name, by user {}, to whom it does not belong: name the folder, if that is meant",
             path.display(),
-            other.place.display(),
-            other.user_id
+            others[0].place.display(),
+            others[0].user_id
         ),
         (None, _) => bail!(
             "{}: no mount of xfskit, and no image that is mounted by this name (of a renamed one, give the folder)",
