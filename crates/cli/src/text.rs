@@ -415,6 +415,7 @@ mod tests {
     fn sizes_and_owners_are_parsed() {
         assert_eq!(parse_size("10G"), Ok(10 << 30));
         assert_eq!(parse_size("4096"), Ok(4096));
+        assert_eq!((parse_size("1P"), parse_size("2E")), (Ok(1 << 50), Ok(2 << 60)));
         assert!(parse_size("x").is_err() && parse_size("99999999999T").is_err());
         assert_eq!(":7".parse(), Ok(Owner { uid: None, gid: Some(7) }));
         assert!("root".parse::<Owner>().is_err());

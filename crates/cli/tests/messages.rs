@@ -478,3 +478,21 @@ fn help_is_in_groups() {
     let page = fs::read_to_string(scratch.file("xfskit-mount.1")).unwrap();
     assert!(page.contains("[\\fB\\-o\\fR \\fIOPTS\\fR]") && !page.contains("server\\-process"), "{page}");
 }
+
+/// A hint names the option of the program that gives it, and the part of the disk that may be meant.
+#[test]
+fn hints_lead_where_they_should() {
+    let scratch = xfskit_testkit::scratch();
+    let image = scratch.file("new.img");
+    let (code, message) = fails("mkfs --size 10M IMAGE", &image);
+    assert!(code == 2 && message.contains("--small"), "{code} {message}");
+    let disk = scratch.file("disk.img");
+    fs::File::create(&disk).unwrap().set_len(700 << 20).unwrap();
+    let mut sfdisk = Command::new("sfdisk");
+    let table = sfdisk.arg("-q").arg(&disk).stdin(std::process::Stdio::piped()).spawn();
+    let Ok(mut table) = table else { return skip("this machine has no sfdisk") };
+    std::io::Write::write_all(&mut table.stdin.take().unwrap(), b"label: gpt\n,300M\n,300M\n").unwrap();
+    assert!(table.wait().unwrap().success());
+    let (code, message) = fails("mkfs IMAGE", &disk);
+    assert!(code == 2 && message.contains("disk.img#2"), "{code} {message}");
+}
