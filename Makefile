@@ -48,7 +48,7 @@ mechanisms:
 # With debug assertions: the models lean on the engine's own.
 models:
 	RUSTFLAGS="$(RUSTFLAGS) --cfg shuttle -D warnings" CARGO_TARGET_DIR=target/shuttle \
-		$(CARGO) test -p xfskit --test shuttle
+		$(CARGO) test -p xfskit-engine --test shuttle
 
 # The sanitizers need one unstable option of the compiler; the standard library stays as it comes, without them.
 SANITIZED_HOST = $(shell rustc --print host-tuple)
@@ -58,7 +58,7 @@ sanitize:
 	RUSTFLAGS="$(RUSTFLAGS) -Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" \
 		CARGO_TARGET_DIR=target/thread-sanitizer \
 		TSAN_OPTIONS="suppressions=$(CURDIR)/scripts/thread-sanitizer.supp" \
-		$(SANITIZED_CARGO) -p xfskit --test threads
+		$(SANITIZED_CARGO) -p xfskit-engine --test threads
 	RUSTFLAGS="$(RUSTFLAGS) -Zsanitizer=address" CARGO_TARGET_DIR=target/address-sanitizer \
 		$(SANITIZED_CARGO) -p xfskit-ondisk -p xfskit-device -p xfskit-fuzz-harness --tests
 
@@ -79,7 +79,7 @@ crash:
 crash-long:
 	$(CARGO) run --release -p xfskit-cli $(MEASURING) -- crash-test --states 20000 --seconds 3600
 	XFSKIT_OUTSIDE_STATES=500 $(CARGO) test -p xfskit-sim --test outside
-	XFSKIT_FORMATTED_RUNS=490 XFSKIT_RECOVERY_RUNS=100 $(CARGO) test -p xfskit --test recovery
+	XFSKIT_FORMATTED_RUNS=490 XFSKIT_RECOVERY_RUNS=100 $(CARGO) test -p xfskit-engine --test recovery
 
 fields:
 	XFSKIT_FIELD_CASES=all $(CARGO) test -p xfskit-check --test fields

@@ -3,9 +3,9 @@
 use divan::{Bencher, black_box};
 use std::cell::Cell;
 use std::sync::Arc;
-use xfskit::device::MemoryDevice;
-use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{Caller, MountOptions, NewFile, RenameFlags, SetMode, Volume};
+use xfskit_device::MemoryDevice;
+use xfskit_engine::{Caller, MountOptions, NewFile, RenameFlags, SetMode, Volume};
+use xfskit_ondisk::InodeNumber;
 
 const IMAGE_BYTES: usize = 512 << 20;
 const TEST: &[u8] = b"user.test";

@@ -58,7 +58,7 @@ fn shortform_verify(bencher: Bencher<'_, '_>) {
 
 /// The root directory's inode of a new image.
 fn inode() -> (Geometry, InodeNumber, Vec<u8>) {
-    let device = xfskit::device::MemoryDevice::new(64 << 20);
+    let device = xfskit_device::MemoryDevice::new(64 << 20);
     let options = xfskit_mkfs::Options { uuid: Some([7; 16]), allow_small: true, ..Default::default() };
     let superblock: Superblock = xfskit_mkfs::make(&device, None, &options, Default::default()).expect("an image");
     let geometry = Geometry::new(&superblock);

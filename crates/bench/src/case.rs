@@ -1,6 +1,6 @@
 //! A case: what is measured of a workload, and on what image.
 
-use xfskit::volume::MountOptions;
+use xfskit_engine::MountOptions;
 
 /// What differs between runs of one workload.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::thread::JoinHandle;
-use xfskit::volume::Volume;
+use xfskit_engine::Volume;
 use xfskit_fuse::{MountError, Options, Session, Unmounter};
 
 /// A mount; it ends when it is dropped.

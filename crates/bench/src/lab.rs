@@ -12,7 +12,7 @@ use serde::Serialize;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use xfskit::volume::MountOptions;
+use xfskit_engine::MountOptions;
 
 /// The second side.
 #[derive(Clone, Debug)]

@@ -4,8 +4,8 @@ use serde::Serialize;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use xfskit::ondisk::features::{Incompat, RoCompat};
-use xfskit::ondisk::{RawSuperblock, Superblock};
+use xfskit_ondisk::features::{Incompat, RoCompat};
+use xfskit_ondisk::{RawSuperblock, Superblock};
 
 /// The machine, and how busy it was before the first phase.
 #[derive(Clone, Debug, Serialize)]

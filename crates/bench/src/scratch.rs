@@ -12,8 +12,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
-use xfskit::device::{Access, BlockDevice, FileDevice};
-use xfskit::volume::{Environment, SystemEnvironment};
+use xfskit_device::{Access, BlockDevice, FileDevice};
+use xfskit_engine::{Environment, SystemEnvironment};
 use xfskit_mkfs::Options as MkfsOptions;
 
 /// An image gets its memory at once if it needs at most one part in this many of what is free.

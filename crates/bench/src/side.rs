@@ -11,10 +11,10 @@ use crate::target::{Engine, PathTarget};
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use xfskit::device::{Access, FileDevice};
-use xfskit::ondisk::Superblock;
-use xfskit::volume::Volume;
+use xfskit_device::{Access, FileDevice};
+use xfskit_engine::Volume;
 use xfskit_fuse::{KernelClock, Options as FuseOptions};
+use xfskit_ondisk::Superblock;
 
 const MOUNT: &str = "mount";
 
@@ -108,13 +108,13 @@ impl Side {
         // These steps report what is wrong with the image: missing, in use, not XFS.
         let device = FileDevice::open(path, Access::Write)?;
         let mut sector = vec![0; 4096];
-        xfskit::device::BlockDevice::read(&device, 0, &mut sector).with_context(|| path.display().to_string())?;
+        xfskit_device::BlockDevice::read(&device, 0, &mut sector).with_context(|| path.display().to_string())?;
         Superblock::decode(&sector)
             .and_then(|superblock| superblock.check_writable().map(|()| superblock).map_err(Into::into))
             .with_context(|| path.display().to_string())?;
         drop(device);
         let parent = superblock_of(path)
-            .is_some_and(|superblock| superblock.incompat().contains(xfskit::ondisk::features::Incompat::PARENT));
+            .is_some_and(|superblock| superblock.incompat().contains(xfskit_ondisk::features::Incompat::PARENT));
         Ok(Self { name: "xfskit".into(), kind: SideKind::Image { path: path.into(), parent } })
     }
 

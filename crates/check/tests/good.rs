@@ -9,9 +9,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use xfskit::volume::{MountOptions, Volume};
 use xfskit_check::{CheckError, CheckOptions, LogCondition, Quiet, check};
 use xfskit_device::{Access, BlockDevice, FileDevice, MemoryDevice};
+use xfskit_engine::{MountOptions, Volume};
 use xfskit_fuzz_harness::{Recipe, image};
 use xfskit_testkit::{kernel_mount, reference, scratch};
 

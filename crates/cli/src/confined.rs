@@ -16,7 +16,7 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use xfskit::device::{Access, FileDevice, Holder, OpenError};
+use xfskit_device::{Access, FileDevice, Holder, OpenError};
 use xfskit_fuse::protocol::SpareThread;
 use xfskit_nbd::Address;
 use xfskit_sandbox::{Calls, Confined, FileUse, IoUring, More, Needs, confine_thread, filter_calls};

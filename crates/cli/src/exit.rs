@@ -7,13 +7,13 @@
 use crate::image::wait;
 use crate::interrupt::{self, Interrupted};
 use std::io;
-use xfskit::device::OpenError;
-use xfskit::ondisk::SuperblockError;
-use xfskit::volume::Error;
 use xfskit_check::CheckError;
+use xfskit_device::OpenError;
 use xfskit_disk::{DiskError, PartFault};
+use xfskit_engine::Error;
 use xfskit_fuse::MountError;
 use xfskit_mkfs::{EXTERNAL_LOG, MBR, MakeError};
+use xfskit_ondisk::SuperblockError;
 use xfskit_transfer::{NotReplaced, TransferError};
 
 /// The exit codes of every command but `check`.
@@ -412,7 +412,7 @@ fn of_superblock(error: &SuperblockError) -> u8 {
 mod tests {
     use super::*;
     use anyhow::Context;
-    use xfskit::device::{Access, FileDevice};
+    use xfskit_device::{Access, FileDevice};
 
     #[test]
     fn a_code_is_found_below_context() {
@@ -432,7 +432,7 @@ mod tests {
             text.starts_with("a.img: ") && text.ends_with("--logdev DEVICE, or -o logdev=DEVICE for mount"),
             "{text}"
         );
-        let damage = Error::from(xfskit::ondisk::Corruption::new("AGF", "checksum"));
+        let damage = Error::from(xfskit_ondisk::Corruption::new("AGF", "checksum"));
         let text = message(&anyhow::Error::from(damage).context("/etc").context("a.img"));
         assert_eq!(text.matches("AGF").count(), 1, "{text}");
         assert!(text.starts_with("a.img: /etc: ") && text.contains("; run `xfskit check` on the image"), "{text}");

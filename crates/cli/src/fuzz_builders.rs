@@ -4,9 +4,9 @@
 use std::io::Read;
 use std::path::Path;
 use std::sync::LazyLock;
-use xfskit::ondisk::Timestamp;
 use xfskit_fuzz_harness::Behaviour;
 use xfskit_fuzz_harness::fuzz::{self, Target};
+use xfskit_ondisk::Timestamp;
 use xfskit_transfer::{
     ContainerImage, FileContexts, FileKind, Manifest, ProtoSource, Slashes, TransferError, unpacked,
 };

@@ -11,11 +11,11 @@ use clap::Parser;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::sync::{Arc, LazyLock};
-use xfskit::device::{BlockDevice, MemoryDevice};
-use xfskit::ondisk::Timestamp;
-use xfskit::volume::{Caller, MountOptions, NewFile, Volume};
+use xfskit_device::{BlockDevice, MemoryDevice};
+use xfskit_engine::{Caller, MountOptions, NewFile, Volume};
 use xfskit_fuzz_harness::fuzz::{self, Target};
 use xfskit_fuzz_harness::{Behaviour, Overlay};
+use xfskit_ondisk::Timestamp;
 
 /// All option names in docs/mounting.md and mount(8), without and with a value.
 const OPTIONS: &str = "ro rw norecovery wsync writeback nowriteback nofastpath nowhiteout noknownabsent allow_other \

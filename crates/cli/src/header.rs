@@ -19,7 +19,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use xfskit::device::FileDevice;
+use xfskit_device::FileDevice;
 use xfskit_disk::{Below, Header};
 use xfskit_sandbox::{Calls, Needs, confine_thread, filter_calls};
 

@@ -14,13 +14,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use xfskit::device::{Access, BlockDevice, FileDevice, Holder, Names, OpenError};
-use xfskit::ondisk::{Corruption, InodeNumber, Superblock, SuperblockError};
 use xfskit::rescue::{Loss, Search, rescue};
-use xfskit::volume::{Environment, Error, HostSpace, LastLink, MountOptions, Stat, SystemEnvironment, Volume};
+use xfskit_device::{Access, BlockDevice, FileDevice, Holder, Names, OpenError};
 use xfskit_disk::Unnamed;
+use xfskit_engine::{Environment, Error, HostSpace, LastLink, MountOptions, Stat, SystemEnvironment, Volume};
 use xfskit_fuse::KernelClock;
 use xfskit_mkfs::{Extent, MBR, XFS, first_data, known_contents};
+use xfskit_ondisk::{Corruption, InodeNumber, Superblock, SuperblockError};
 
 /// Whether something of an image is lost that a command has read.
 static IS_INCOMPLETE: AtomicBool = AtomicBool::new(false);
@@ -528,7 +528,7 @@ pub fn find_place<'a>(filesystem: &Volume, path: &'a OsStr) -> Result<(InodeNumb
 /// As a look-up, with the path.
 pub fn find_dir_place<'a>(filesystem: &Volume, path: &'a OsStr) -> Result<(InodeNumber, &'a [u8])> {
     let find = || -> Result<_, Error> {
-        let (dir, name) = xfskit::volume::split_path(path.as_bytes())?;
+        let (dir, name) = xfskit_engine::split_path(path.as_bytes())?;
         Ok((filesystem.resolve(dir, LastLink::Follow)?.inode, name))
     };
     find().with_context(|| shown(path))

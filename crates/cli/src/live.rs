@@ -15,12 +15,12 @@ use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use xfskit::ondisk::features::Incompat;
-use xfskit::ondisk::{Corruption, RawSuperblock, crc32c};
-use xfskit::volume;
+use xfskit_engine as volume;
 use xfskit_fuse::{
     MountEntry, PARENTS_XATTR, PATHS_XATTR, SUPERBLOCK_XATTR, inode_at, mount_around, mount_of_root, set_label, trim,
 };
+use xfskit_ondisk::features::Incompat;
+use xfskit_ondisk::{Corruption, RawSuperblock, crc32c};
 use zerocopy::FromBytes;
 
 /// The most bytes that an attribute may have.

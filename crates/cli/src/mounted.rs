@@ -9,11 +9,11 @@ use crate::exit::{Mounted, NotAnImage, OnMount, UNREADABLE, USAGE};
 use anyhow::Error;
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
-use xfskit::device::{Names, OpenError};
-use xfskit::ondisk::SuperblockError;
-use xfskit::volume;
 use xfskit_check::CheckError;
+use xfskit_device::{Names, OpenError};
+use xfskit_engine as volume;
 use xfskit_fuse::{mount_around, mounts_of};
+use xfskit_ondisk::SuperblockError;
 
 /// The error of an image or device that could not be opened. If a mount by xfskit is the reason, it says what to do.
 pub fn explain_open(path: &Path, error: OpenError) -> Error {

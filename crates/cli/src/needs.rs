@@ -24,7 +24,7 @@ use crate::{network, operand, private};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use xfskit::device::Access;
+use xfskit_device::Access;
 use xfskit_mkfs::Options;
 use xfskit_sandbox::{Calls, CapabilitySet, FileUse, More, Needs};
 

@@ -5,9 +5,9 @@ use anyhow::Result;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use xfskit::device::{Access, BlockDevice};
-use xfskit::ondisk::{Geometry, Superblock};
+use xfskit_device::{Access, BlockDevice};
 use xfskit_nbd::{Address, Credentials, NbdDevice, Options, Writers};
+use xfskit_ondisk::{Geometry, Superblock};
 
 /// The user says that no other client writes.
 static OTHERS_KEPT_OUT: AtomicBool = AtomicBool::new(false);

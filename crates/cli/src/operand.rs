@@ -28,7 +28,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
-use xfskit::device::{Access, BlockDevice, FileDevice, Holder, OpenError, share_storage};
+use xfskit_device::{Access, BlockDevice, FileDevice, Holder, OpenError, share_storage};
 use xfskit_disk::{Below, Chosen, Container, DiskError, Disks, Format, Operand, Part, Unnamed, Unread};
 
 /// An open part of a disk.

@@ -8,7 +8,7 @@ use crate::operand::{self, Files};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use xfskit::device::{Access, BlockDevice, FileDevice, OpenError};
+use xfskit_device::{Access, BlockDevice, FileDevice, OpenError};
 use xfskit_disk::Unnamed;
 use xfskit_mkfs::{Extent, disk_format, existing_format, first_data};
 

@@ -37,7 +37,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use xfskit::device::{Access, BlockDevice, FileDevice};
+use xfskit_device::{Access, BlockDevice, FileDevice};
 use xfskit_disk::{Container, DiskError, Foreign, Format, Unread};
 use xfskit_nbd::{NbdDevice, Options, Writers};
 use xfskit_sandbox::{Calls, FileUse, Needs, confine_thread};

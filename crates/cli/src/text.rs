@@ -6,9 +6,9 @@ use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 use std::str::FromStr;
 use std::sync::OnceLock;
-use xfskit::FileType;
-use xfskit::ondisk::Timestamp;
-use xfskit::ondisk::inode::{
+use xfskit_engine::FileType;
+use xfskit_ondisk::Timestamp;
+use xfskit_ondisk::inode::{
     MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_REGULAR, MODE_SOCKET, MODE_SYMLINK, MODE_TYPE,
 };
 

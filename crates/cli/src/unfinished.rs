@@ -21,8 +21,8 @@ use std::io;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use xfskit::device::BlockDevice;
-use xfskit::ondisk::{RawSuperblock, set_checksum};
+use xfskit_device::BlockDevice;
+use xfskit_ondisk::{RawSuperblock, set_checksum};
 
 /// What an XFS superblock begins with.
 const MAGIC: &[u8] = b"XFSB";
@@ -171,9 +171,9 @@ impl BlockDevice for Unfinished {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use xfskit::device::MemoryDevice;
-    use xfskit::ondisk::Superblock;
+    use xfskit_device::MemoryDevice;
     use xfskit_mkfs::{Options, make};
+    use xfskit_ondisk::Superblock;
 
     #[test]
     fn all_but_what_makes_durable_is_passed_on() {

@@ -11,8 +11,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use xfskit::device::{Access, FileDevice};
-use xfskit::volume::{Caller, HostSpace, MountOptions, NewFile, Volume};
+use xfskit_device::{Access, FileDevice};
+use xfskit_engine::{Caller, HostSpace, MountOptions, NewFile, Volume};
 use xfskit_testkit::{kernel_mount, reference, scratch, skip};
 
 const MIB: u64 = 1 << 20;

@@ -35,7 +35,7 @@ fn redirect(image: &Path, name: &str, inode: u32) {
     // The type and the inode number follow the name.
     let number = at + name.len() + 1;
     dir[number..number + 4].copy_from_slice(&inode.to_be_bytes());
-    xfskit::ondisk::set_checksum(dir, INODE_CRC_OFFSET);
+    xfskit_ondisk::set_checksum(dir, INODE_CRC_OFFSET);
     fs::write(image, bytes).unwrap();
 }
 
@@ -107,7 +107,7 @@ fn a_file_of_more_blocks_than_can_be_is_damaged() {
     let mut bytes = fs::read(&image).unwrap();
     let (inode, _) = find(&mut bytes, b"find-this-inode");
     inode[BLOCKS_OFFSET..BLOCKS_OFFSET + 8].copy_from_slice(&(1_u64 << 59).to_be_bytes());
-    xfskit::ondisk::set_checksum(inode, INODE_CRC_OFFSET);
+    xfskit_ondisk::set_checksum(inode, INODE_CRC_OFFSET);
     fs::write(&image, bytes).unwrap();
     let out = scratch.file("out.tar");
     for line in ["du IMAGE", &format!("export IMAGE -o {}", out.display())] {

@@ -6,8 +6,8 @@ use common::{ok, words};
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use xfskit::device::{Access, FileDevice};
-use xfskit::volume::{Caller, MountOptions, NewFile, Volume};
+use xfskit_device::{Access, FileDevice};
+use xfskit_engine::{Caller, MountOptions, NewFile, Volume};
 use xfskit_testkit::scratch;
 
 const LEVELS: usize = 5_000;

@@ -7,8 +7,8 @@ use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use xfskit::device::{Access, FileDevice};
-use xfskit::volume::{Caller, MountOptions, NewFile, Volume};
+use xfskit_device::{Access, FileDevice};
+use xfskit_engine::{Caller, MountOptions, NewFile, Volume};
 use xfskit_testkit::{Scratch, scratch, try_kernel_mount};
 
 const MIB: usize = 1 << 20;

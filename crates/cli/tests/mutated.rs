@@ -13,9 +13,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Instant;
-use xfskit::ondisk::set_checksum;
-use xfskit::volume::{Environment, SeededEnvironment};
+use xfskit_engine::{Environment, SeededEnvironment};
 use xfskit_fuzz_harness::report::{self, Count};
+use xfskit_ondisk::set_checksum;
 use xfskit_testkit::{copy_image, scratch};
 
 const IMAGES: u64 = 16;

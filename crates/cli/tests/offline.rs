@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
-use xfskit::device::{Access, FileDevice};
+use xfskit_device::{Access, FileDevice};
 use xfskit_testkit::{kernel_mount, reference, scratch, tree};
 
 #[test]
@@ -267,7 +267,7 @@ fn a_check_says_what_is_wrong_and_exits_as_fsck() {
     let free = u32::from_be_bytes(agf[52..56].try_into().unwrap());
     agf[52..56].copy_from_slice(&(free - 1).to_be_bytes());
     agf[56..60].copy_from_slice(&1u32.to_be_bytes());
-    xfskit::ondisk::set_checksum(agf, 216);
+    xfskit_ondisk::set_checksum(agf, 216);
     fs::write(&image, bytes).unwrap();
     let output = xfskit(["check".as_ref(), image.as_os_str()]);
     let text = String::from_utf8(output.stdout).unwrap();

@@ -10,8 +10,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use xfskit::device::{Access, FileDevice};
-use xfskit::volume::{Caller, MountOptions, NewFile, Volume};
+use xfskit_device::{Access, FileDevice};
+use xfskit_engine::{Caller, MountOptions, NewFile, Volume};
 use xfskit_testkit::scratch;
 
 /// A full device, and a pipe without a reader.

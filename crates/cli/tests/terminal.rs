@@ -101,7 +101,7 @@ fn a_label_is_no_command_to_a_terminal() {
     let mut bytes = fs::read(&image).unwrap();
     bytes[108..120].copy_from_slice(b"\x1b]0;b\xe2\x80\xae\x07xyz");
     let sector = &mut bytes[..512];
-    xfskit::ondisk::set_checksum(sector, 224);
+    xfskit_ondisk::set_checksum(sector, 224);
     fs::write(&image, bytes).unwrap();
     for line in ["admin label a.img", "info a.img", "--json info a.img", "df a.img", "check a.img", "admin uuid a.img"]
     {

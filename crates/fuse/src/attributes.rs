@@ -2,10 +2,10 @@
 
 use crate::caller::{owner, with_groups};
 use crate::convert::caller;
-use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{Caller, Result, SetMode, Volume};
+use xfskit_engine::{Caller, Result, SetMode, Volume};
 use xfskit_fuse_session::Requester;
 use xfskit_fuse_session::request::SetXattr;
+use xfskit_ondisk::InodeNumber;
 
 const XATTR_CREATE: u32 = 1;
 const XATTR_REPLACE: u32 = 2;

@@ -2,7 +2,7 @@
 //! matter.
 
 use crate::convert::caller;
-use xfskit::volume::Caller;
+use xfskit_engine::Caller;
 use xfskit_fuse_session::Requester;
 
 const CAP_FSETID: u64 = 1 << 4;

@@ -19,8 +19,8 @@ use rustix::fs::{MemfdFlags, fstat, memfd_create};
 use rustix::io::pwrite;
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicI64, Ordering};
-use xfskit::ondisk::Timestamp;
-use xfskit::volume::{Environment, SystemEnvironment};
+use xfskit_engine::{Environment, SystemEnvironment};
+use xfskit_ondisk::Timestamp;
 
 /// How long each time is looked up after a fine one was seen.
 const KEEPS_LOOKING_NANOSECONDS: i64 = 60 * SECOND_NANOSECONDS;

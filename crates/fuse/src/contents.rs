@@ -5,10 +5,10 @@
 //! (O_DIRECT) gets the current time.
 
 use rustix::fs::OFlags;
-use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{Error, Fallocate, Result, Seek, Volume};
+use xfskit_engine::{Error, Fallocate, Result, Seek, Volume};
 use xfskit_fuse_session::WriteFlags;
 use xfskit_fuse_session::request::{Copy, Write};
+use xfskit_ondisk::InodeNumber;
 
 /// Most bytes of one copy that shares blocks: the reply's count has 32 bits.
 const MAX_SHARED_BYTES: u64 = 1 << 30;

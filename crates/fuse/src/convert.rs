@@ -1,10 +1,10 @@
 //! Conversions between FUSE's types and the engine's.
 
 use std::time::Duration;
-use xfskit::ondisk::{InodeNumber, Timestamp};
-use xfskit::volume::{Caller, Error, FileType, NewFile, Permissions, SetAttr, SetTime, Stat};
+use xfskit_engine::{Caller, Error, FileType, NewFile, Permissions, SetAttr, SetTime, Stat};
 use xfskit_fuse_session::abi::{ROOT, RawAttr, RawStatx, RawSxTime};
 use xfskit_fuse_session::{Attr, Entry, Errno, NewTime, Time, request};
+use xfskit_ondisk::{InodeNumber, Timestamp};
 
 /// How long the kernel may cache names and attributes: no other program changes them.
 pub(crate) const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);

@@ -3,9 +3,9 @@
 
 use crate::caller::owner;
 use rustix::fs::OFlags;
-use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{Error, Flags, Result, Volume, xflags};
+use xfskit_engine::{Error, Flags, Result, Volume, xflags};
 use xfskit_fuse_session::Requester;
+use xfskit_ondisk::InodeNumber;
 
 const GET_FLAGS: u32 = 0x8008_6601;
 const SET_FLAGS: u32 = 0x4008_6602;

@@ -15,9 +15,7 @@ use crate::sync_group::SyncGroup;
 use crate::virtual_xattrs::{self, is_virtual};
 use std::sync::Arc;
 use std::time::Duration;
-use xfskit::ondisk::InodeNumber;
-use xfskit::ondisk::inode::MODE_DIR;
-use xfskit::volume::{Caller, Error, RenameFlags, Result, SetMode, Stat, SyncOf, SyncPoint, Volume};
+use xfskit_engine::{Caller, Error, RenameFlags, Result, SetMode, Stat, SyncOf, SyncPoint, Volume};
 use xfskit_fuse_session::abi::{RawStatFs, RawStatx};
 use xfskit_fuse_session::request::{
     Copy, Ioctl, NewNode, Operation, Read, Request, Requester, SetAttr, SetXattr, Write,
@@ -26,6 +24,8 @@ use xfskit_fuse_session::{
     Answer, Attr, Entry, Errno, Features, Filesystem, Listing, ListingPlus, OpenFlags, Opened, QUESTION, ReplyLater,
     Then, Version, WithOthers, Work, WriteFlags, question_in,
 };
+use xfskit_ondisk::InodeNumber;
+use xfskit_ondisk::inode::MODE_DIR;
 
 /// The mode bits of a file whose set-group-ID bit stays only for members of its group: set-group-ID, and executable by
 /// the group.

@@ -15,10 +15,10 @@
 //! `include/uapi/linux/fs.h`, `fs/xfs/libxfs/xfs_fs.h`, `xfs_fs_geometry` in `fs/xfs/libxfs/xfs_sb.c` of Linux 6.18.
 
 use crate::virtual_xattrs::is_owner;
-use xfskit::ondisk::features::{Features2, Incompat, RoCompat, VersionFlags};
-use xfskit::ondisk::{InodeNumber, RawSuperblock};
-use xfskit::volume::{Error, Result, TrimBy, Volume};
+use xfskit_engine::{Error, Result, TrimBy, Volume};
 use xfskit_fuse_session::Requester;
+use xfskit_ondisk::features::{Features2, Incompat, RoCompat, VersionFlags};
+use xfskit_ondisk::{InodeNumber, RawSuperblock};
 
 const FITRIM: u32 = 0xc018_5879;
 const GET_LABEL: u32 = 0x8100_9431;

@@ -1,4 +1,4 @@
-//! A FUSE server over [`xfskit::volume::Volume`]: it translates the kernel's requests, and does nothing else.
+//! A FUSE server over [`xfskit_engine::Volume`]: it translates the kernel's requests, and does nothing else.
 //!
 //! ```text
 //! Session::mount ──▶ mounted; the kernel's requests wait

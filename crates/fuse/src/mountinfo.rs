@@ -11,7 +11,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use xfskit::device::unescape;
+use xfskit_device::unescape;
 
 const KIND: &str = "fuse.xfskit";
 

@@ -6,9 +6,9 @@
 //! Capabilities of an ordinary user within a user namespace do not count there.
 
 use crate::caller::{may_keep_privileges, with_groups};
-use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{Error, Result, Volume};
+use xfskit_engine::{Error, Result, Volume};
 use xfskit_fuse_session::Requester;
+use xfskit_ondisk::InodeNumber;
 
 const PRIVILEGES: u16 = 0o6000;
 

@@ -2,9 +2,9 @@
 
 use crate::convert::mode_of_entry;
 use std::ops::ControlFlow;
-use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{DirEntry, ReadAhead, Result, Stat, Volume};
+use xfskit_engine::{DirEntry, ReadAhead, Result, Stat, Volume};
 use xfskit_fuse_session::{Entry, Listed, Listing, ListingPlus, Room};
+use xfskit_ondisk::InodeNumber;
 
 /// Entries that are read from a directory before their inodes are read, so that the directory is not locked meanwhile.
 const BATCH: usize = 64;

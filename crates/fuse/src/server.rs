@@ -10,9 +10,9 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{Error, Volume};
+use xfskit_engine::{Error, Volume};
 use xfskit_fuse_session::{Counters, Errno, Notifier};
+use xfskit_ondisk::InodeNumber;
 
 use crate::convert::{errno, inode};
 

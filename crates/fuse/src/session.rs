@@ -29,7 +29,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
-use xfskit::volume::{Error, Volume};
+use xfskit_engine::{Error, Volume};
 use xfskit_fuse_session as fuse;
 
 /// How often a busy mount is tried again before it is detached, and the pause between two attempts.

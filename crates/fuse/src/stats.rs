@@ -2,7 +2,7 @@
 
 use crate::server::Server;
 use serde_json::{Map, Value, json};
-use xfskit::volume::Volume;
+use xfskit_engine::Volume;
 use xfskit_fuse_session::Counters;
 
 /// The figures: counts since the mount, and current use.

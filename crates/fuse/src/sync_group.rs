@@ -13,7 +13,7 @@
 use crate::server::Server;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use xfskit::volume::SyncPoint;
+use xfskit_engine::SyncPoint;
 use xfskit_fuse_session::{ReplyLater, Work};
 
 const MOST_THREADS: usize = 2;
@@ -100,10 +100,10 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
     use std::sync::mpsc::{Sender, channel};
-    use xfskit::device::{BlockDevice, MemoryDevice};
-    use xfskit::ondisk::Timestamp;
-    use xfskit::volume::{MountOptions, SyncOf, Volume};
+    use xfskit_device::{BlockDevice, MemoryDevice};
+    use xfskit_engine::{MountOptions, SyncOf, Volume};
     use xfskit_fuse_session::Errno;
+    use xfskit_ondisk::Timestamp;
 
     /// An image in memory whose flush panics when that is wanted.
     struct Device(MemoryDevice, Arc<AtomicBool>);
@@ -154,8 +154,8 @@ mod tests {
         let fixture = fixture();
         let Fixture { group, server, panics, .. } = &fixture;
         let make = |name: &[u8]| {
-            let file = xfskit::volume::NewFile::file(0o644);
-            server.with(|fs| fs.create(fs.root(), name, &file, &xfskit::volume::Caller::root())).unwrap();
+            let file = xfskit_engine::NewFile::file(0o644);
+            server.with(|fs| fs.create(fs.root(), name, &file, &xfskit_engine::Caller::root())).unwrap();
         };
         let (answers, answered) = channel();
         let join = || {

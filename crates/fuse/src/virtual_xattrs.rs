@@ -26,9 +26,9 @@ use crate::stats::stats;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::Path;
-use xfskit::ondisk::{InodeNumber, crc32c};
-use xfskit::volume::{AttrLogging, Error, LastLink, Result, TrimBy, Volume};
+use xfskit_engine::{AttrLogging, Error, LastLink, Result, TrimBy, Volume};
 use xfskit_fuse_session as fuse;
+use xfskit_ondisk::{InodeNumber, crc32c};
 use zerocopy::IntoBytes;
 
 /// The attribute of the mount's root that contains the figures of the mount.

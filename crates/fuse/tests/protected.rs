@@ -238,7 +238,7 @@ fn with_checked_opens_a_protected_file_is_not_opened_for_what_it_refuses() {
     set(&fixture.path(""));
     assert!(File::options().write(true).open(fixture.path("immutable")).is_ok(), "opens are not checked");
     fixture.mount.stop().unwrap();
-    let device = xfskit::device::FileDevice::open(fixture.scratch.file("a.img"), xfskit::device::Access::Write);
+    let device = xfskit_device::FileDevice::open(fixture.scratch.file("a.img"), xfskit_device::Access::Write);
     let options = xfskit_fuse::Options { opens: xfskit_fuse::Opens::Checked, ..Default::default() };
     fixture.mount = common::serve_as(&fixture.scratch, std::sync::Arc::new(device.unwrap()), options);
     let open = |dir: &Path, name: &str, flags: OFlags| {

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
-use xfskit::device::{Access, BlockDevice, FileDevice};
+use xfskit_device::{Access, BlockDevice, FileDevice};
 use xfskit_fuse::{Unmounted, WriteCache};
 use xfskit_testkit::skip;
 

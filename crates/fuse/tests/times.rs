@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
-use xfskit::device::{Access, FileDevice};
-use xfskit::volume::{MountOptions, Volume};
+use xfskit_device::{Access, FileDevice};
+use xfskit_engine::{MountOptions, Volume};
 use xfskit_fuse::{KernelClock, Options, Session, WriteCache};
 use xfskit_testkit::{copy_image, kernel_mount_with, reference, scratch};
 

@@ -8,9 +8,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use xfskit::device::MemoryDevice;
-use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{Caller, MountOptions, NewFile, RenameFlags, SetMode, Volume};
+use xfskit_device::MemoryDevice;
+use xfskit_engine::{Caller, MountOptions, NewFile, RenameFlags, SetMode, Volume};
+use xfskit_ondisk::InodeNumber;
 
 const FILES: usize = 200;
 

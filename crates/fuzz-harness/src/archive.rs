@@ -4,9 +4,9 @@
 use crate::image::{empty, small};
 use crate::{Behaviour, Overlay};
 use std::sync::{Arc, LazyLock};
-use xfskit::device::BlockDevice;
-use xfskit::volume::{MountOptions, Volume};
 use xfskit_check::{CheckOptions, Quiet};
+use xfskit_device::BlockDevice;
+use xfskit_engine::{MountOptions, Volume};
 use xfskit_transfer::{Adjust, ImageSink, Needs, Shape, Source, TarSource, TransferError, survey, transfer};
 
 const IMAGE_BYTES: usize = 24 << 20;

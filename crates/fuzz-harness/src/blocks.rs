@@ -1,7 +1,7 @@
 //! Finds the metadata of an image by its magic numbers and checksums.
 
 use std::collections::BTreeMap;
-use xfskit::ondisk::{Superblock, checksum_matches, set_checksum};
+use xfskit_ondisk::{Superblock, checksum_matches, set_checksum};
 
 /// A kind of metadata block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -16,7 +16,7 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use xfskit::device::{Access, BlockDevice, MemoryDevice};
+use xfskit_device::{Access, BlockDevice, MemoryDevice};
 use xfskit_disk::{Container, DiskError, Disks, Operand, Part, Unnamed};
 
 /// The targets of disks.

@@ -1,8 +1,8 @@
 //! Random changes that damage makes dangerous: to links and counts, with conversions of forms, and with space freed.
 
 use crate::Random;
-use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{Caller, Error, NewFile, Permissions, RenameFlags, SetAttr, SetMode, SetTime, Volume};
+use xfskit_engine::{Caller, Error, NewFile, Permissions, RenameFlags, SetAttr, SetMode, SetTime, Volume};
+use xfskit_ondisk::InodeNumber;
 
 /// Does `count` changes below the root. Returns the errors that say that the image is damaged.
 pub fn exercise(fs: &Volume, random: &mut Random, count: usize) -> Vec<Error> {

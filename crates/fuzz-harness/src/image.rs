@@ -1,11 +1,11 @@
 //! Populated images: every form of directory, attribute fork, symbolic link and extent map, and unlinked inodes.
 
 use std::sync::Arc;
-use xfskit::device::{BlockDevice, MemoryDevice};
-use xfskit::env::SeededEnvironment;
-use xfskit::ondisk::{InodeNumber, Timestamp};
-use xfskit::volume::{Caller, FileType, MountOptions, NewFile, Permissions, Result, SetMode, Volume};
+use xfskit_device::{BlockDevice, MemoryDevice};
+use xfskit_engine::env::SeededEnvironment;
+use xfskit_engine::{Caller, FileType, MountOptions, NewFile, Permissions, Result, SetMode, Volume};
 use xfskit_mkfs::{AgLayout, Options, Size, make};
+use xfskit_ondisk::{InodeNumber, Timestamp};
 
 /// The UUID of all images.
 pub(crate) const IMAGE_UUID: [u8; 16] = [9; 16];

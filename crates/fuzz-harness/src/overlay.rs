@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use xfskit::device::BlockDevice;
+use xfskit_device::BlockDevice;
 
 const PAGE: usize = 512;
 /// Nothing in an image needs a longer read. A longer one uses a length on disk that was not checked.

@@ -12,11 +12,11 @@ use crate::image::{IMAGE_UUID, Recipe, image};
 use crate::{Behaviour, Findings, Overlay, Random, blocks, look, walk};
 use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock};
-use xfskit::device::{BlockDevice, MemoryDevice};
-use xfskit::journal::{LogArea, find_head};
-use xfskit::ondisk::log_record::{RECORD_MAGIC, header_sectors, open_record, record_checksum};
-use xfskit::ondisk::{Geometry, InodeNumber, Limits, Reservations, Superblock, set_checksum};
-use xfskit::volume::{Caller, MountOptions, NewFile, SetMode, Volume};
+use xfskit_device::{BlockDevice, MemoryDevice};
+use xfskit_engine::journal::{LogArea, find_head};
+use xfskit_engine::{Caller, MountOptions, NewFile, SetMode, Volume};
+use xfskit_ondisk::log_record::{RECORD_MAGIC, header_sectors, open_record, record_checksum};
+use xfskit_ondisk::{Geometry, InodeNumber, Limits, Reservations, Superblock, set_checksum};
 
 /// The targets of the format.
 pub const TARGETS: [Target; 6] = [
@@ -157,7 +157,7 @@ pub fn superblock(input: &[u8]) -> Behaviour {
     }
     let named = usize::from(u16::from_be_bytes([sector[SECTOR_SIZE_AT], sector[SECTOR_SIZE_AT + 1]]));
     let size = if (512..=32 << 10).contains(&named) { named } else { 512 };
-    set_checksum(&mut sector[..size], xfskit::ondisk::superblock::SUPERBLOCK_CRC_OFFSET);
+    set_checksum(&mut sector[..size], xfskit_ondisk::superblock::SUPERBLOCK_CRC_OFFSET);
     let mut behaviour = Behaviour::new();
     let decoded = Superblock::decode(&sector);
     behaviour.note_result("decode", &decoded);

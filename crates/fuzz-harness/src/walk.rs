@@ -1,8 +1,8 @@
 //! Reads everything that can be reached, with a bound on the work.
 
 use std::collections::{HashSet, VecDeque};
-use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{Error, FileType, Volume};
+use xfskit_engine::{Error, FileType, Volume};
+use xfskit_ondisk::InodeNumber;
 
 /// What a walk found.
 #[derive(Debug, Default)]

@@ -1,4 +1,4 @@
-//! The primitives that `xfskit::sync` takes from `parking_lot`, over those of the model checker shuttle.
+//! The primitives that `xfskit_engine::sync` takes from `parking_lot`, over those of the model checker shuttle.
 //!
 //! Built with `--cfg shuttle` only; without, the crate is empty. Every lock, unlock and atomic access is then a point
 //! at which shuttle may go on with another thread, so that a run is a function of its schedule, and a thread that waits

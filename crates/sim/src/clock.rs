@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use xfskit::env::{Environment, SeededEnvironment};
+use xfskit_engine::env::{Environment, SeededEnvironment};
 use xfskit_ondisk::Timestamp;
 
 /// January 2026.

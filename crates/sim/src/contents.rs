@@ -17,7 +17,7 @@ use crate::times::{Change, Times, TimesHistory};
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use xfskit::volume::{Error, Volume};
+use xfskit_engine::{Error, Volume};
 use xfskit_ondisk::InodeNumber;
 
 /// No file of a workload is larger than this. A larger size is wrong, and such a file is not read.

@@ -19,7 +19,7 @@ use crate::pages::SECTOR_BYTES;
 use crate::random::Random;
 use crate::recording::{Recording, RunOptions, record};
 use crate::workload::Workload;
-use xfskit::error_tags::TAGS;
+use xfskit_engine::error_tags::TAGS;
 
 /// Runs the workload `times` times, each time with an error tag, and judges what it leaves.
 ///

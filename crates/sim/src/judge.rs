@@ -15,9 +15,9 @@ use std::collections::HashSet;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
-use xfskit::env::SeededEnvironment;
-use xfskit::volume::{Error, MountOptions, Volume};
 use xfskit_check::{CheckOptions, LogCondition, Quiet};
+use xfskit_engine::env::SeededEnvironment;
+use xfskit_engine::{Error, MountOptions, Volume};
 use xfskit_ondisk::InodeNumber;
 
 /// The result of a judgement.

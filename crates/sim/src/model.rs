@@ -7,7 +7,7 @@ use crate::times::Times;
 use crate::tree::{Described, Digested, Settings, Tree};
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
-use xfskit::volume::RenameFlags;
+use xfskit_engine::RenameFlags;
 use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_SYMLINK, MODE_TYPE, flags, flags2};
 use xfskit_ondisk::{InodeNumber, Timestamp};
 

@@ -4,7 +4,7 @@ use crate::contents::Contents;
 use crate::times::Times;
 use crate::tree::{Described, Digested, Settings, Tree};
 use std::cell::RefCell;
-use xfskit::volume::{Error, ReadAhead, Stat, Volume};
+use xfskit_engine::{Error, ReadAhead, Stat, Volume};
 use xfskit_ondisk::InodeNumber;
 use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_SYMLINK, MODE_TYPE, flags, flags2};
 

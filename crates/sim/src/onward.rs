@@ -22,7 +22,7 @@ use crate::run::{ResumeOptions, Run};
 use crate::stop::Stop;
 use crate::workload::go_on;
 use std::sync::Arc;
-use xfskit::volume::{Error, Volume};
+use xfskit_engine::{Error, Volume};
 
 /// The cuts that follow the first.
 #[derive(Clone, Copy, Debug)]

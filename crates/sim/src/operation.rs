@@ -6,7 +6,7 @@ use crate::node::{Name, NodeId, Value, is_dir};
 use crate::times::{Change, Shown};
 use crate::tree::Settings;
 use std::fmt;
-use xfskit::volume::{
+use xfskit_engine::{
     Caller, Error, Fallocate, Flags, NewFile, Permissions, RenameFlags, SetAttr, SetMode, SetTime, Volume, XattrChange,
     xflags,
 };

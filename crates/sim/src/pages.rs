@@ -1,7 +1,7 @@
 //! Contents of a device as pages that states share until one of them changes its own.
 
 use std::sync::{Arc, LazyLock};
-use xfskit::hash::NumberMap;
+use xfskit_engine::hash::NumberMap;
 
 /// Bytes of a page.
 pub const PAGE_BYTES: usize = 4096;

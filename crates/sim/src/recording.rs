@@ -18,7 +18,7 @@ use crate::tree::Tree;
 use crate::workload::Workload;
 use std::ops::Range;
 use std::sync::Arc;
-use xfskit::volume::{AttrLogging, AttrPath, Discard, Error, MountOptions, Volume};
+use xfskit_engine::{AttrLogging, AttrPath, Discard, Error, MountOptions, Volume};
 
 /// A recorded run.
 pub struct Recording {

@@ -17,11 +17,11 @@ use crate::tree::{describe, digest};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
-use xfskit::incore::ForkKind;
-use xfskit::inode::bmap;
-use xfskit::mount::{BlockPool, Mount};
-use xfskit::trans::Reservation;
-use xfskit::volume::{Error, MountOptions, Volume};
+use xfskit_engine::incore::ForkKind;
+use xfskit_engine::inode::bmap;
+use xfskit_engine::mount::{BlockPool, Mount};
+use xfskit_engine::trans::Reservation;
+use xfskit_engine::{Error, MountOptions, Volume};
 use xfskit_ondisk::FileBlock;
 use xfskit_ondisk::inode::flags;
 

@@ -5,11 +5,11 @@
 
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use xfskit::device::{Access, BlockDevice, FileDevice};
-use xfskit::env::{Environment, SeededEnvironment};
-use xfskit::ondisk::{AgNumber, Geometry, RawSuperblock, Superblock};
-use xfskit::volume::{Caller, LastLink, MountOptions, NewFile, NewUuid, SetMode, TrimBy, Volume};
 use xfskit_check::{CheckOptions, Quiet};
+use xfskit_device::{Access, BlockDevice, FileDevice};
+use xfskit_engine::env::{Environment, SeededEnvironment};
+use xfskit_engine::{Caller, LastLink, MountOptions, NewFile, NewUuid, SetMode, TrimBy, Volume};
+use xfskit_ondisk::{AgNumber, Geometry, RawSuperblock, Superblock};
 use xfskit_sim::{Choice, Crashed, Cut, Event, Pages, Recording, SimDevice, crash, crash_for_kernel};
 use xfskit_testkit::{kernel_mount, reference, scratch};
 use zerocopy::FromBytes;

@@ -5,8 +5,8 @@
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use xfskit::device::{Access, FileDevice};
-use xfskit::volume::{MountOptions, Volume};
+use xfskit_device::{Access, FileDevice};
+use xfskit_engine::{MountOptions, Volume};
 use xfskit_sim::{BadPlace, Crashed, RunOptions, TornWrite, WORKLOADS, bad_place, crash_for_kernel, record};
 use xfskit_testkit::{Reference, Scratch, TreeEntry, UML_DISKS, kernel_mount, tree};
 

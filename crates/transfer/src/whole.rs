@@ -7,8 +7,8 @@ use crate::image::{ImageSink, ImageSource};
 use crate::pipe::{Source, transfer};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use xfskit::volume::{LastLink, split_path};
 use xfskit::{AsPath, Filesystem};
+use xfskit_engine::{LastLink, split_path};
 
 /// Copies trees between the host and an image: permissions, owners, times, extended attributes with ACLs, holes, further
 /// names of files, devices. Symbolic links are copied, never followed.

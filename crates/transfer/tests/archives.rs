@@ -1,7 +1,7 @@
 //! Tar streams: cases that archives of other programs do not cover. Those are read and written in
 //! `crates/cli/tests/fill.rs`.
 
-use xfskit::ondisk::Timestamp;
+use xfskit_ondisk::Timestamp;
 use xfskit_transfer::{
     Adjust, Contents, Event, Kind, Meta, Node, Outlet, Result, Sink, Source, TarSink, TarSource, TransferError,
     transfer,

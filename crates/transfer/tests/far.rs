@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use xfskit::MkfsOptions;
-use xfskit::device::{BlockDevice, MemoryDevice};
-use xfskit::volume::{Caller, MountOptions, NewFile, SetMode, Volume};
+use xfskit_device::{BlockDevice, MemoryDevice};
+use xfskit_engine::{Caller, MountOptions, NewFile, SetMode, Volume};
 use xfskit_transfer::{Adjust, ImageSource, Node, TarSink, survey, transfer};
 
 const AT_ONCE: usize = 8;

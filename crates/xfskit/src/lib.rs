@@ -139,7 +139,7 @@
 //! |---|---|---|
 //! | paths | programs that make images, or read and change files in them | [`Filesystem`] |
 //! | inodes | servers and tools that act for callers with rights, by inode numbers | [`volume`] |
-//! | engine | this project's own crates: caches, journal, trees | feature `internals`; see `ARCHITECTURE.md` |
+//! | engine | this project's own crates: caches, journal, trees | the crate `xfskit-engine`; see `ARCHITECTURE.md` |
 //!
 //! Only the first two stay as they are from one version to the next. [`Filesystem::volume`] leads from the
 //! first to the second: attributes that must be new or must be there ([`volume::SetMode`]), batches, holes, shared
@@ -164,67 +164,13 @@
 //! | feature | |
 //! |---|---|
 //! | `mkfs` (default) | [`create`](fn@create) makes images; without it they can only be opened |
-//! | `internals` | the engine's modules are public, and may change with every version |
 #![forbid(unsafe_code)]
-// What only this project's other crates and the tests use is not dead.
-#![cfg_attr(not(feature = "internals"), allow(dead_code, unused_imports))]
-
-/// The engine: its modules lie beside this file, and `crate::` leads to them.
-#[path = "."]
-mod engine {
-    #[macro_use]
-    pub mod error;
-
-    pub mod counters;
-    pub mod env;
-    pub mod error_tags;
-    pub mod hash;
-    pub mod item;
-    pub mod sync;
-    pub mod value;
-
-    pub mod buffer;
-    pub mod incore;
-    pub mod journal;
-    pub mod mount;
-    pub mod trans;
-
-    pub mod btree;
-    pub mod space;
-
-    pub mod inode;
-
-    pub mod attr;
-    pub mod dabtree;
-    pub mod data;
-    pub mod dir;
-    pub mod parent;
-    pub mod symlink;
-
-    pub mod finish;
-    pub mod open;
-
-    pub mod ops;
-}
-
-mod credits;
-mod cycle;
-
-#[cfg(not(feature = "internals"))]
-use engine::*;
-#[cfg(feature = "internals")]
-pub use engine::*;
 
 pub mod rescue;
 
 mod paths;
 pub mod volume;
 
-#[cfg(test)]
-mod test_image;
-
-pub(crate) use error::ensure_on_disk;
-pub use ops::XattrChange;
 pub use paths::{
     AsPath, DirEntry, Error, File, FileOptions, FileType, Filesystem, Info, Metadata, Node, OpenOptions, Permissions,
     ReadDir, RenameMode, Result, Times, Walk, WalkEntry, errno_of, grow,
@@ -232,4 +178,6 @@ pub use paths::{
 #[cfg(feature = "mkfs")]
 pub use paths::{MakeError, MkfsOptions, create, create_on};
 pub use xfskit_device as device;
+#[doc(inline)]
+pub use xfskit_engine::XattrChange;
 pub use xfskit_ondisk as ondisk;

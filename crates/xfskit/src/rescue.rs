@@ -14,11 +14,11 @@
 //!
 //! Facts: the XFS Algorithms & Data Structures document, "Superblocks"; where mkfs.xfs writes the root inode.
 
-use crate::error::caller::{Error, Result};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use xfskit_device::{BlockDevice, data_pieces};
+use xfskit_engine::{Error, Result};
 use xfskit_ondisk::superblock::{SUPERBLOCK_CRC_OFFSET, SUPERBLOCK_MAGIC, SuperblockError, Unsupported};
 use xfskit_ondisk::{AgNumber, Geometry, RawSuperblock, Superblock, checksum_matches, set_checksum};
 use zerocopy::{FromBytes, IntoBytes};

@@ -114,17 +114,15 @@
 //!
 //! [`Filesystem::volume`]: crate::Filesystem::volume
 
-pub use crate::counters::{Counter, Counters};
-pub use crate::env::{Environment, SeededEnvironment, SystemEnvironment};
-pub use crate::error::caller::{Error, Result};
-pub use crate::journal::{HostSpace, LogState, RecoveryReport};
-pub use crate::mount::{AttrLogging, AttrPath, Discard, MountOptions};
-pub use crate::ops::{
-    Caller, DirEntry, DirEntryRef, Fallocate, FileExtent, FileType, Flags, FsStat, Growth, InodeRef, LastLink,
-    LostNames, NewFile, NewUuid, Permissions, ReadAhead, ReadDir, RecoveredDevices, RenameFlags, Seek, SetAttr,
-    SetMode, SetTime, Stat, SyncOf, SyncPoint, TrimBy, Trimmed, Usage, Volume, WholeFile, XattrChange, XattrOptions,
-    split_path, xflags,
+#[doc(inline)]
+pub use xfskit_engine::{
+    AttrLogging, AttrPath, Caller, Counter, Counters, DirEntry, DirEntryRef, Discard, Environment, Error, Fallocate,
+    FileExtent, FileType, Flags, FsStat, Growth, HostSpace, InodeRef, LastLink, LogState, LostNames, MountOptions,
+    NewFile, NewUuid, Permissions, ReadAhead, ReadDir, RecoveredDevices, RecoveryReport, RenameFlags, Result,
+    SeededEnvironment, Seek, SetAttr, SetMode, SetTime, Stat, SyncOf, SyncPoint, SystemEnvironment, TrimBy, Trimmed,
+    Usage, Volume, WholeFile, XattrChange, XattrOptions, split_path, xflags,
 };
+#[doc(inline)]
 pub use xfskit_ondisk::{InodeNumber, Timestamp};
 
 /// Named places where the engine can be made to fail, to see what a program makes of that. Names are given to
@@ -142,5 +140,6 @@ pub use xfskit_ondisk::{InodeNumber, Timestamp};
 /// # let _ = options;
 /// ```
 pub mod error_tags {
-    pub use crate::error_tags::{TAGS, find};
+    #[doc(inline)]
+    pub use xfskit_engine::error_tags::{TAGS, find};
 }

@@ -1,7 +1,6 @@
-//! `public-api.txt` lists what a caller of the library can name without the feature `internals`, so that a person can
-//! review the list and its changes.
+//! `public-api.txt` lists what a caller of the library can name, so that a person can review the list and its changes.
+//! What `xfskit::volume` shows of the crate `xfskit-engine` is listed with it.
 
-use public_api::PublicApi;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
@@ -10,12 +9,10 @@ use std::{env, fs};
 /// Renews the list.
 const RENEW: &str = "XFSKIT_RENEW_PUBLIC_API=1 cargo test -p xfskit --test public_api";
 
-/// The modules that `lib.rs` hides.
+/// The modules of the crate `xfskit-engine`.
 fn engine() -> Vec<String> {
-    let (_, declarations) = include_str!("../src/lib.rs").split_once("\nmod engine {").unwrap();
-    let (declarations, _) = declarations.split_once("\n}").unwrap();
-    let declared = |line: &str| line.trim().strip_prefix("pub mod ")?.strip_suffix(';').map(str::to_owned);
-    let engine: Vec<_> = declarations.lines().filter_map(declared).collect();
+    let declared = |line: &str| line.strip_prefix("pub mod ")?.strip_suffix(';').map(str::to_owned);
+    let engine: Vec<_> = include_str!("../../engine/src/lib.rs").lines().filter_map(declared).collect();
     assert!(engine.contains(&"error".to_owned()) && engine.len() > 20, "{engine:?}");
     engine
 }
@@ -24,13 +21,14 @@ fn folder() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The library's documentation as JSON, built as a caller gets it: with the default features.
+/// A crate's documentation as JSON, built as a caller gets it: with the default features.
 ///
 /// The format is not stable, so rustdoc requires an option for it. A warning of rustdoc is an error.
-fn document() -> PathBuf {
+fn document(name: &str) -> PathBuf {
     let target = folder().join("../../target/public-api");
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()));
-    cargo.args(["rustdoc", "--locked", "--quiet", "--lib", "--manifest-path"]).arg(folder().join("Cargo.toml"));
+    cargo.args(["rustdoc", "--locked", "--quiet", "--lib", "--package", name]);
+    cargo.current_dir(folder());
     cargo.args(["--", "-Zunstable-options", "--output-format=json", "-Dwarnings"]);
     cargo.env("CARGO_TARGET_DIR", &target).env("RUSTC_BOOTSTRAP", "1").env("CARGO_PROFILE_DEV_DEBUG", "0");
     for variable in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTDOCFLAGS", "CARGO_BUILD_TARGET"] {
@@ -38,12 +36,12 @@ fn document() -> PathBuf {
     }
     let output = cargo.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    target.join("doc/xfskit.json")
+    target.join("doc").join(name.replace('-', "_")).with_extension("json")
 }
 
-/// Every public item, a line each; `None` where this toolchain's rustdoc writes another format.
-static API: LazyLock<Option<Vec<String>>> = LazyLock::new(|| {
-    let json = document();
+/// The public items of a crate, a line each; `None` where this toolchain's rustdoc writes another format.
+fn items(name: &str) -> Option<Vec<String>> {
+    let json = document(name);
     let text = fs::read_to_string(&json).unwrap();
     let api = public_api::Builder::from_rustdoc_json(&json)
         .omit_blanket_impls(true)
@@ -51,7 +49,7 @@ static API: LazyLock<Option<Vec<String>>> = LazyLock::new(|| {
         .omit_auto_derived_impls(true)
         .build();
     match api {
-        Ok(api) => Some(lines(&api)),
+        Ok(api) => Some(api.items().map(|item| item.to_string()).collect()),
         Err(error) => {
             let version = text.rsplit("\"format_version\":").next().unwrap();
             let version: String = version.chars().take_while(char::is_ascii_digit).collect();
@@ -62,11 +60,42 @@ static API: LazyLock<Option<Vec<String>>> = LazyLock::new(|| {
             None
         }
     }
-});
-
-fn lines(api: &PublicApi) -> Vec<String> {
-    api.items().map(|item| item.to_string()).collect()
 }
+
+/// Every public item of the library, and of the engine what `xfskit::volume` shows, by the names that callers use.
+static API: LazyLock<Option<Vec<String>>> = LazyLock::new(|| {
+    let face = items("xfskit")?;
+    let shown: Vec<&str> = face.iter().filter_map(|line| line.strip_prefix("pub use xfskit::volume::")).collect();
+    assert!(shown.contains(&"Volume"), "{shown:?}");
+    let renamed = |line: &str| {
+        let mut pieces = line.split("xfskit_engine::");
+        let mut renamed = pieces.next().unwrap().to_owned();
+        for piece in pieces {
+            let module_end = piece.find(|c: char| !(c.is_lowercase() || "_:".contains(c))).unwrap_or(piece.len());
+            let (modules, rest) = piece.split_at(piece[..module_end].rfind("::").map_or(0, |at| at + 2));
+            let name = rest.split(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap();
+            let is_shown = shown.contains(&name) || modules.split("::").any(|module| shown.contains(&module));
+            match modules.rfind("xflags::").or(modules.rfind("error_tags::")) {
+                Some(at) if is_shown => renamed += &format!("xfskit::volume::{}{rest}", &modules[at..]),
+                _ if is_shown => renamed += &format!("xfskit::volume::{rest}"),
+                _ => renamed += &format!("xfskit_engine::{piece}"),
+            }
+        }
+        renamed
+    };
+    let is_of_shown = |line: &String| {
+        let subject = line.rsplit(" for ").next().unwrap();
+        let at = subject.find("xfskit");
+        at.is_some_and(|at| subject[at..].starts_with("xfskit::volume::"))
+    };
+    let of_engine = items("xfskit-engine")?;
+    let mut all: Vec<String> = of_engine.iter().map(|line| renamed(line)).filter(is_of_shown).collect();
+    all.retain(|line| !line.starts_with("pub use "));
+    all.extend(face.iter().filter(|line| !line.starts_with("pub use xfskit::volume::")).map(|line| renamed(line)));
+    all.sort_by_key(|line| (line.find("xfskit::").map(|at| line[at..].to_owned()), line.clone()));
+    all.dedup();
+    Some(all)
+});
 
 #[test]
 fn what_callers_can_name_is_what_the_list_says() {
@@ -91,8 +120,7 @@ fn what_callers_can_name_is_what_the_list_says() {
 fn no_public_item_shows_a_type_of_the_engine() {
     let Some(api) = API.as_ref() else { return };
     // The list has a type that callers can name under the path that they use.
-    let modules: Vec<String> = engine().into_iter().map(|module| format!("xfskit::{module}::")).collect();
-    let shown: Vec<_> = api.iter().filter(|line| modules.iter().any(|module| line.contains(module))).collect();
+    let shown: Vec<_> = api.iter().filter(|line| line.contains("xfskit_engine")).collect();
     assert!(shown.is_empty(), "callers cannot name the engine's types in these: {shown:#?}");
 }
 
@@ -117,32 +145,31 @@ const INSIDERS: [&str; 3] = ["sim", "fuzz-harness", "cli/src/log"];
 #[test]
 fn no_other_crate_uses_the_engine() {
     let crates = folder().join("..");
-    let modules: Vec<String> = engine().into_iter().map(|module| format!("xfskit::{module}")).collect();
+    let modules: Vec<String> = engine().into_iter().map(|module| format!("xfskit_engine::{module}::")).collect();
     let mut users = Vec::new();
     for path in sources(&crates) {
         let name = path.strip_prefix(&crates).unwrap();
-        if name.starts_with("xfskit") || INSIDERS.iter().any(|insider| name.starts_with(insider)) {
+        if name.starts_with("engine")
+            || name.starts_with("xfskit/tests")
+            || INSIDERS.iter().any(|insider| name.starts_with(insider))
+        {
             continue;
         }
         let text = fs::read_to_string(&path).unwrap();
         let code: Vec<_> = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
         let code = code.join("\n");
-        let uses_engine = modules.iter().any(|module| code.split(module.as_str()).skip(1).any(ends_a_name));
+        let uses_engine = modules.iter().any(|module| code.contains(module.as_str()) && !module.contains("error_tags"));
         if uses_engine || code.contains("system.mount()") || code.contains("fs.mount()") {
             users.push(name.to_owned());
         }
     }
     assert!(users.is_empty(), "{users:?} use the engine of xfskit");
-    for name in ["bench", "check", "fuse", "transfer"] {
-        let manifest = fs::read_to_string(crates.join(name).join("Cargo.toml")).unwrap();
-        assert!(!manifest.contains("internals"), "{name} does without the feature internals");
-    }
 }
 
 /// A program that uses the library has other options and other commands.
 #[test]
 fn no_error_gives_advice_for_the_command_line() {
-    for name in ["check", "device", "ondisk", "xfskit"] {
+    for name in ["check", "device", "engine", "ondisk", "xfskit"] {
         for path in sources(&folder().join("..").join(name).join("src")) {
             let text = fs::read_to_string(&path).unwrap();
             for line in text.lines().filter(|line| line.trim_start().starts_with("#[error(")) {
@@ -151,8 +178,4 @@ fn no_error_gives_advice_for_the_command_line() {
             }
         }
     }
-}
-
-fn ends_a_name(rest: &str) -> bool {
-    !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_')
 }

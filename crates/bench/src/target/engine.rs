@@ -5,8 +5,8 @@ use crate::machine::geometry;
 use crate::scratch::ImageFiles;
 use anyhow::{Context, Result};
 use std::ops::ControlFlow;
-use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{Caller, DirEntry, Error, FileType, MountOptions, NewFile, RenameFlags, SetMode, Volume};
+use xfskit_engine::{Caller, DirEntry, Error, FileType, MountOptions, NewFile, RenameFlags, SetMode, Volume};
+use xfskit_ondisk::InodeNumber;
 
 /// The engine on an image.
 pub(crate) struct Engine {

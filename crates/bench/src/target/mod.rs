@@ -131,7 +131,7 @@ mod tests {
         let scratch = Scratch::new().unwrap();
         let image = scratch.make_image("image", 512 << 20).unwrap();
         let engine =
-            Engine::open(&ImageFiles::alone(&image), xfskit::volume::MountOptions::default(), "folder").unwrap();
+            Engine::open(&ImageFiles::alone(&image), xfskit_engine::MountOptions::default(), "folder").unwrap();
         all_sizes_are_emptied_in_pieces(&engine);
         engine.close(true).unwrap();
     }
@@ -149,13 +149,13 @@ mod tests {
         let scratch = Scratch::new().unwrap();
         let image = scratch.make_image("image", 512 << 20).unwrap();
         let engine =
-            Engine::open(&ImageFiles::alone(&image), xfskit::volume::MountOptions::default(), "folder").unwrap();
+            Engine::open(&ImageFiles::alone(&image), xfskit_engine::MountOptions::default(), "folder").unwrap();
         let dir = engine.make_dir(engine.base(), b"dir").unwrap();
         for n in 0..PIECE + 10 {
             engine.create(&dir, format!("{n}").as_bytes()).unwrap();
         }
         engine.close(true).unwrap();
-        let engine = Engine::open(&ImageFiles::alone(&image), xfskit::volume::MountOptions::default(), "folder");
+        let engine = Engine::open(&ImageFiles::alone(&image), xfskit_engine::MountOptions::default(), "folder");
         assert!(engine.is_ok(), "the folder is gone and can be made again");
         engine.unwrap().close(true).unwrap();
     }

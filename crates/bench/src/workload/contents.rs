@@ -20,9 +20,9 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
-use xfskit::device::{Access, FileDevice};
-use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{Caller, MountOptions, NewFile, Volume};
+use xfskit_device::{Access, FileDevice};
+use xfskit_engine::{Caller, MountOptions, NewFile, Volume};
+use xfskit_ondisk::InodeNumber;
 
 const FILE_BYTES: u64 = 3 << 30;
 const QUICK_FILE_BYTES: u64 = 512 << 20;

@@ -17,7 +17,7 @@ use crate::report::{BarSeries, Cell, Goal, Plot, Section, Table};
 use crate::target::{PIECE, Target};
 use anyhow::{Context, Result};
 use std::sync::Mutex;
-use xfskit::volume::AttrPath;
+use xfskit_engine::AttrPath;
 
 const FILES: usize = 1_000_000;
 const PUBLISHED_THREADS: usize = 40;

@@ -26,9 +26,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
-use xfskit::device::{Access, FileDevice};
-use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{Caller, MountOptions, NewFile, Volume};
+use xfskit_device::{Access, FileDevice};
+use xfskit_engine::{Caller, MountOptions, NewFile, Volume};
+use xfskit_ondisk::InodeNumber;
 
 const WRITERS: [usize; 3] = [1, 8, 64];
 /// Fsyncs of a phase of one writer.

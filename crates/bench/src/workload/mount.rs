@@ -288,7 +288,7 @@ fn memory(lab: &Lab<'_>) -> Result<(Memory, Run)> {
     let files = lab.files(MANY);
     let image = lab.scratch.make_image(IMAGE, lab.options.image_bytes.unwrap_or(IMAGE_BYTES))?;
     let dir = lab.scratch.file("mount");
-    let cache_bytes = xfskit::volume::MountOptions::default().cache_bytes as u64;
+    let cache_bytes = xfskit_engine::MountOptions::default().cache_bytes as u64;
     let mount = ServedMount::new(&image, &dir, &[])?;
     let mut phases = Vec::new();
     for _ in 0..TIMES {

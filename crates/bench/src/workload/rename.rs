@@ -13,7 +13,7 @@ use crate::names::file_name;
 use crate::report::{BarSeries, Cell, Plot, Section, Table};
 use crate::target::Target;
 use anyhow::Result;
-use xfskit::volume::AttrPath;
+use xfskit_engine::AttrPath;
 
 const FILES: usize = 200_000;
 /// An attribute of this size does not fit the inode beside the others.

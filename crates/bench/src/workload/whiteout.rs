@@ -18,7 +18,7 @@ use crate::measure::Phase;
 use crate::report::{Cell, Goal, LineSeries, Plot, Section, Table};
 use crate::side::Side;
 use anyhow::Result;
-use xfskit::volume::{AttrLogging, AttrPath};
+use xfskit_engine::{AttrLogging, AttrPath};
 
 /// Bytes of all values of a case, and files at most.
 const VALUE_BYTES: usize = 1 << 30;

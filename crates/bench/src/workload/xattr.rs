@@ -13,7 +13,7 @@ use crate::names::file_name;
 use crate::report::{Cell, Goal, LineSeries, Plot, Section};
 use crate::target::Target;
 use anyhow::Result;
-use xfskit::volume::AttrLogging;
+use xfskit_engine::AttrLogging;
 
 const FILES: usize = 100_000;
 const NAME: &str = "user.test";

@@ -98,13 +98,13 @@ pub struct UuidArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UuidChange {
     /// Another one.
-    To(xfskit::volume::NewUuid),
+    To(xfskit_engine::NewUuid),
     /// The same, in all copies of the superblock.
     Rewrite,
 }
 
 fn parse_uuid(text: &str) -> Result<UuidChange, String> {
-    use xfskit::volume::NewUuid;
+    use xfskit_engine::NewUuid;
     Ok(UuidChange::To(match text {
         "random" | "generate" => NewUuid::Random,
         "nil" => NewUuid::Nil,

@@ -4,7 +4,7 @@ use super::{ImageArgs, LayerArgs, SourceArgs, examples};
 use clap::Args;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use xfskit::device::Access;
+use xfskit_device::Access;
 
 const MKFS_NOTES: &str = "\
 With --from the image gets its name when it is complete. A SOURCE is a folder, a tar archive, packed with gzip or zstd \

@@ -4,7 +4,7 @@ use super::{ImageArgs, PathArgs, ReadArgs, examples};
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use xfskit::volume::{AttrLogging, Volume};
+use xfskit_engine::{AttrLogging, Volume};
 
 /// Whether a command's changes of attributes are logged by intents.
 #[derive(Debug, Args)]

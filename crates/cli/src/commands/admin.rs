@@ -13,10 +13,10 @@ use serde_json::json;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
-use xfskit::device::{Access, BlockDevice, FileDevice};
-use xfskit::ondisk::{Corruption, Superblock};
-use xfskit::volume::{Error, Growth, HostSpace, MountOptions, TrimBy, Volume};
+use xfskit_device::{Access, BlockDevice, FileDevice};
 use xfskit_disk::Unnamed;
+use xfskit_engine::{Error, Growth, HostSpace, MountOptions, TrimBy, Volume};
+use xfskit_ondisk::{Corruption, Superblock};
 
 /// A partition has a whole number of sectors, of whatever size.
 const LARGEST_SECTOR_BYTES: u64 = 4096;

@@ -5,9 +5,9 @@ use crate::screen;
 use crate::text::set_json;
 use serde_json::{Value, json};
 use std::io::Write;
-use xfskit::ondisk::InodeNumber;
-use xfskit::ondisk::inode::flags;
-use xfskit::volume::{Error, Flags, Stat, Volume, xflags};
+use xfskit_engine::{Error, Flags, Stat, Volume, xflags};
+use xfskit_ondisk::InodeNumber;
+use xfskit_ondisk::inode::flags;
 use xfskit_transfer::acl_text;
 
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";

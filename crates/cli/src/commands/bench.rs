@@ -10,8 +10,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use xfskit::volume::{Environment, SystemEnvironment};
 use xfskit_bench::{Against, Measured, Options, Report, Watch};
+use xfskit_engine::{Environment, SystemEnvironment};
 
 type Write = fn(&Report) -> Result<String>;
 

@@ -13,11 +13,11 @@ use paths::Paths;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use xfskit::device::{Access, BlockDevice};
-use xfskit::ondisk::{DiskAddress, Geometry};
 use xfskit::rescue::Loss;
-use xfskit::volume::{Error, Volume};
 use xfskit_check::{CheckOptions, Consequence, Fault, LogCondition, Owner, Progress, Report};
+use xfskit_device::{Access, BlockDevice};
+use xfskit_engine::{Error, Volume};
+use xfskit_ondisk::{DiskAddress, Geometry};
 
 const FAULTS: u8 = 1;
 const DIRTY: u8 = 4;

@@ -12,8 +12,8 @@ use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
-use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{Caller, Error, Fallocate, FileType, LastLink, NewFile, SetAttr, SetMode, SetTime, Stat, Volume};
+use xfskit_engine::{Caller, Error, Fallocate, FileType, LastLink, NewFile, SetAttr, SetMode, SetTime, Stat, Volume};
+use xfskit_ondisk::InodeNumber;
 
 /// Bytes that are read or written at a time.
 const PIECE_BYTES: usize = 1 << 20;
@@ -100,7 +100,7 @@ fn find_target<'a>(filesystem: &Volume, args: &'a WriteArgs) -> Result<Target<'a
 fn behind_links(filesystem: &Volume, path: &[u8]) -> Result<(InodeNumber, Vec<u8>), Error> {
     let mut path = path.to_vec();
     for _ in 0..MAX_LINKS {
-        let (dir_path, name) = xfskit::volume::split_path(&path)?;
+        let (dir_path, name) = xfskit_engine::split_path(&path)?;
         let dir = filesystem.resolve(dir_path, LastLink::Follow)?.inode;
         let stat = filesystem.lookup(dir, name)?;
         if !stat.file_type.is_symlink() {
@@ -208,7 +208,7 @@ pub fn clone(args: &CloneArgs) -> Result<()> {
     edit(&args.image, |filesystem| {
         let from = resolve(filesystem, &args.from, LastLink::Follow).with_context(|| shown(&args.from))?;
         let (dir, name) = match filesystem.resolve(args.to.as_bytes(), LastLink::Follow) {
-            Ok(stat) if is_dir(&stat) => (stat.inode, xfskit::volume::split_path(args.from.as_bytes())?.1),
+            Ok(stat) if is_dir(&stat) => (stat.inode, xfskit_engine::split_path(args.from.as_bytes())?.1),
             _ => find_place(filesystem, &args.to)?,
         };
         clone_file(filesystem, &from, dir, name)

@@ -23,11 +23,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use xfskit::device::{Access, BlockDevice, FileDevice, Holder, Names, OpenError, share_storage};
-use xfskit::ondisk::InodeNumber;
 use xfskit::rescue::{Loss, Search, rescue};
-use xfskit::volume::{AttrLogging, Error, LastLink, MountOptions, Stat, Volume};
+use xfskit_device::{Access, BlockDevice, FileDevice, Holder, Names, OpenError, share_storage};
+use xfskit_engine::{AttrLogging, Error, LastLink, MountOptions, Stat, Volume};
 use xfskit_mkfs::{disk_format, known_contents};
+use xfskit_ondisk::InodeNumber;
 use xfskit_transfer::{
     Adjust, Durability, Existing, HostSink, HostSource, ImageSink, ImageSource, Keeper, LeaveOut, Losses, NotReplaced,
     Sink, Sort, Source, TransferError, Written, transfer,
@@ -476,7 +476,7 @@ fn find_target(
                 Err(Error::NotFound) => drop(into(false)?),
                 Err(error) => return Err(error).with_context(|| shown(path)),
             }
-            let (dir, name) = xfskit::volume::split_path(path.as_bytes()).with_context(|| shown(path))?;
+            let (dir, name) = xfskit_engine::split_path(path.as_bytes()).with_context(|| shown(path))?;
             let dir = filesystem.resolve(dir, LastLink::Follow).with_context(|| shown(path))?.inode;
             Ok((Target::Image(filesystem, dir), Some(name.to_vec())))
         }

@@ -21,10 +21,10 @@ use anyhow::{Context, Result, anyhow};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use xfskit::device::{Access, BlockDevice, FileDevice, InUse, OpenError};
-use xfskit::ondisk::Superblock;
+use xfskit_device::{Access, BlockDevice, FileDevice, InUse, OpenError};
 use xfskit_disk::Unnamed;
 use xfskit_mkfs::disk_format;
+use xfskit_ondisk::Superblock;
 use xfskit_transfer::Progress;
 
 const CHUNK_BYTES: usize = 1 << 20;

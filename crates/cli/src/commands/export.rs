@@ -19,10 +19,10 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
-use xfskit::device::{Access, BlockDevice, FileDevice, OpenError, share_storage};
-use xfskit::ondisk::InodeNumber;
-use xfskit::volume::Volume;
+use xfskit_device::{Access, BlockDevice, FileDevice, OpenError, share_storage};
+use xfskit_engine::Volume;
 use xfskit_mkfs::{TAR, known_contents};
+use xfskit_ondisk::InodeNumber;
 use xfskit_transfer::{Adjust, ImageSource, Losses, Sink, Source, TarSink, transfer};
 
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -157,7 +157,7 @@ fn write(filesystem: &Volume, start: InodeNumber, args: &ExportArgs, stream: imp
     let bar = CopyBar::new("exporting");
     let mut sink = TarSink::new(BufWriter::with_capacity(BUFFER_BYTES, stream));
     if !is_dir(&filesystem.stat(start)?)
-        && let Ok((_, name)) = xfskit::volume::split_path(args.path.path.as_bytes())
+        && let Ok((_, name)) = xfskit_engine::split_path(args.path.path.as_bytes())
     {
         sink = sink.with_root(name);
     }

@@ -10,8 +10,8 @@ use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use xfskit::ondisk::{DeviceNumber, Geometry, Timestamp, clamp_time};
-use xfskit::volume::{Caller, Error, FileType, LastLink, NewFile, Permissions, SetAttr, SetTime, Stat, Volume};
+use xfskit_engine::{Caller, Error, FileType, LastLink, NewFile, Permissions, SetAttr, SetTime, Stat, Volume};
+use xfskit_ondisk::{DeviceNumber, Geometry, Timestamp, clamp_time};
 use xfskit_transfer::{ImageWalk, WalkEvent};
 
 const MAX_MAJOR: u32 = 0xfff;
@@ -45,7 +45,7 @@ fn make_parents(filesystem: &Volume, path: &OsStr, mode: u16) -> Result<(), Erro
             Ok(stat) if is_dir(&stat) => {}
             Ok(_) => return Err(Error::NotADirectory),
             Err(Error::NotFound) => {
-                let (dir, name) = xfskit::volume::split_path(part)?;
+                let (dir, name) = xfskit_engine::split_path(part)?;
                 let dir = filesystem.resolve(dir, LastLink::Follow)?.inode;
                 let mode = if length == end { mode } else { 0o755 };
                 filesystem.create(dir, name, &NewFile::dir(mode), &Caller::root())?;
@@ -116,7 +116,7 @@ fn touch_one(filesystem: &Volume, path: &OsStr, change: &SetAttr, args: &TouchAr
         Err(Error::NotFound) if args.no_create => return Ok(()),
         Err(Error::NotFound) if path.as_bytes().ends_with(b"/") => return Err(Error::NotFound),
         Err(Error::NotFound) => {
-            let (dir, name) = xfskit::volume::split_path(path.as_bytes())?;
+            let (dir, name) = xfskit_engine::split_path(path.as_bytes())?;
             let dir = filesystem.resolve(dir, LastLink::Follow)?.inode;
             let stat = filesystem.create(dir, name, &NewFile::file(args.mode), &Caller::root())?;
             if args.date.is_none() {

@@ -24,11 +24,11 @@ use anyhow::{Context, Result};
 use std::fs::Metadata;
 use std::path::Path;
 use std::sync::Arc;
-use xfskit::device::{Access, BlockDevice, FileDevice, OpenError};
-use xfskit::ondisk::{Superblock, Timestamp};
-use xfskit::volume::{Environment, SystemEnvironment};
-use xfskit::volume::{Error, MountOptions, Volume};
+use xfskit_device::{Access, BlockDevice, FileDevice, OpenError};
+use xfskit_engine::{Environment, SystemEnvironment};
+use xfskit_engine::{Error, MountOptions, Volume};
 use xfskit_mkfs::{InodeSize, Options, make, verify};
+use xfskit_ondisk::{Superblock, Timestamp};
 use xfskit_sandbox::FileUse;
 use xfskit_transfer::{
     Adjust, FixedEnvironment, ImageSink, LeastNeeds, Losses, Needs, Node, Progress, Shape, Source, TransferError,

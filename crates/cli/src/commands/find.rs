@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::io::{BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
-use xfskit::volume::Volume;
+use xfskit_engine::Volume;
 use xfskit_transfer::{ImageWalk, WalkEvent};
 
 /// Runs `find`. An error does not end the search.

@@ -12,8 +12,8 @@ use crate::image::{edit_after, path_of_dir, resolve, shown};
 use crate::interrupt::{self, Interrupted};
 use crate::progress::CopyBar;
 use anyhow::{Context, Result};
-use xfskit::device::share_storage;
-use xfskit::volume::{Environment, Error, LastLink, SystemEnvironment, Volume};
+use xfskit_device::share_storage;
+use xfskit_engine::{Environment, Error, LastLink, SystemEnvironment, Volume};
 use xfskit_transfer::{ImageSink, Losses, transfer};
 
 /// Runs the command.
@@ -42,7 +42,7 @@ pub fn run(args: &ImportArgs) -> Result<()> {
     report_losses(&losses, PrivilegeLoss::IsError)
 }
 
-fn find_dir(filesystem: &Volume, args: &ImportArgs) -> Result<xfskit::ondisk::InodeNumber> {
+fn find_dir(filesystem: &Volume, args: &ImportArgs) -> Result<xfskit_ondisk::InodeNumber> {
     let stat = resolve(filesystem, &args.dir, LastLink::Follow).with_context(|| shown(&args.dir))?;
     if !stat.file_type.is_dir() {
         return Err(anyhow::Error::from(Error::NotADirectory).context(shown(&args.dir)));

@@ -10,9 +10,9 @@ use crate::screen::{say, say_part};
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::fmt::Write;
-use xfskit::ondisk::features::{Incompat, RoCompat};
-use xfskit::ondisk::{RawSuperblock, Superblock};
-use xfskit::volume::LogState;
+use xfskit_engine::LogState;
+use xfskit_ondisk::features::{Incompat, RoCompat};
+use xfskit_ondisk::{RawSuperblock, Superblock};
 
 /// The superblock of an image, or of a mount of xfskit, with what the journal is.
 fn look(args: &ReadArgs) -> Result<(RawSuperblock, &'static str)> {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use xfskit::volume::{Caller, Error, FileType, LastLink, SetMode, Stat, Volume};
+use xfskit_engine::{Caller, Error, FileType, LastLink, SetMode, Stat, Volume};
 use xfskit_transfer::{FileContexts, FileKind, ImageWalk};
 
 const LABEL: &[u8] = b"security.selinux";

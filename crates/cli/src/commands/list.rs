@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use xfskit::ondisk::DeviceNumber;
-use xfskit::volume::{Error, Stat, Volume};
+use xfskit_engine::{Error, Stat, Volume};
+use xfskit_ondisk::DeviceNumber;
 use xfskit_transfer::{Found, ImageWalk, WalkEvent};
 
 /// Whether a mode is a directory's.

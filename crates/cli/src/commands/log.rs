@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::Write;
-use xfskit::ondisk::Lsn;
-use xfskit::ondisk::log_record::{TRANSACTION_MAGIC, operation_flags as flags};
-use xfskit::volume::{LogState, RecoveryReport};
+use xfskit_engine::{LogState, RecoveryReport};
+use xfskit_ondisk::Lsn;
+use xfskit_ondisk::log_record::{TRANSACTION_MAGIC, operation_flags as flags};
 
 /// Runs the command.
 pub fn run(command: &LogCommand, as_json: bool) -> Result<()> {
@@ -92,7 +92,7 @@ fn place(lsn: Lsn) -> String {
 fn print_state(
     out: &mut impl Write,
     journal: &Journal,
-    preview: &Result<Option<Preview>, xfskit::volume::Error>,
+    preview: &Result<Option<Preview>, xfskit_engine::Error>,
 ) -> Result<()> {
     write!(out, "journal of {} blocks, head {}, ", journal.blocks(), place(journal.log.head.next))?;
     match journal.log.state {
@@ -194,7 +194,7 @@ fn print_checkpoints(out: &mut impl Write, journal: &Journal, which: Which, prev
     Ok(())
 }
 
-fn to_json(journal: &Journal, which: Which, preview: &Result<Option<Preview>, xfskit::volume::Error>) -> Result<Value> {
+fn to_json(journal: &Journal, which: Which, preview: &Result<Option<Preview>, xfskit_engine::Error>) -> Result<Value> {
     let mut records = Vec::new();
     journal.records(which, |lsn, found| {
         records.push(match found {

@@ -15,9 +15,9 @@ use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::io::{BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
-use xfskit::FileType;
-use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{Error, Stat, Volume};
+use xfskit_engine::FileType;
+use xfskit_engine::{Error, Stat, Volume};
+use xfskit_ondisk::InodeNumber;
 use xfskit_transfer::{ImageWalk, TransferError, WalkEvent};
 
 type NamedInode = (Vec<u8>, InodeNumber);

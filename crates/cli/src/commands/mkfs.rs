@@ -21,10 +21,10 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use xfskit::device::{Access, BlockDevice, FileDevice, share_storage};
-use xfskit::ondisk::Superblock;
-use xfskit::volume::{Caller, Environment, MountOptions, SetAttr, SystemEnvironment, Volume};
+use xfskit_device::{Access, BlockDevice, FileDevice, share_storage};
+use xfskit_engine::{Caller, Environment, MountOptions, SetAttr, SystemEnvironment, Volume};
 use xfskit_mkfs::{Options, Reader, make, set_aside, verify};
+use xfskit_ondisk::Superblock;
 
 /// The ends of the names of virtual disks.
 const VIRTUAL: [&str; 7] = ["qcow2", "qcow", "vmdk", "vdi", "vhd", "vhdx", "qed"];

@@ -8,8 +8,8 @@ use crate::interrupt;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{Caller, Discard, Error, LastLink, MountOptions, RenameFlags, Stat, Volume};
+use xfskit_engine::{Caller, Discard, Error, LastLink, MountOptions, RenameFlags, Stat, Volume};
+use xfskit_ondisk::InodeNumber;
 use xfskit_transfer::{ImageWalk, WalkEvent};
 
 /// Runs `ln`.
@@ -118,7 +118,7 @@ fn remove(filesystem: &Volume, path: &OsStr, args: &RmArgs) -> Result<()> {
 }
 
 fn find_name<'a>(filesystem: &Volume, path: &'a OsStr) -> Result<(InodeNumber, &'a [u8], Stat), Error> {
-    let (dir, name) = xfskit::volume::split_path(path.as_bytes())?;
+    let (dir, name) = xfskit_engine::split_path(path.as_bytes())?;
     let dir = filesystem.resolve(dir, LastLink::Follow)?.inode;
     let stat = filesystem.lookup(dir, name)?;
     if path.as_bytes().ends_with(b"/") && !is_dir(&stat) {

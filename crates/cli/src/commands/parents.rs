@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::io::Write;
-use xfskit::ondisk::InodeNumber;
-use xfskit::volume::Error;
+use xfskit_engine::Error;
+use xfskit_ondisk::InodeNumber;
 
 /// What is asked of a file: in an image, or on a mount.
 struct NamesOfFile {

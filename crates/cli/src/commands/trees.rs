@@ -17,8 +17,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use xfskit::device::OpenError;
-use xfskit::ondisk::Timestamp;
+use xfskit_device::OpenError;
+use xfskit_ondisk::Timestamp;
 use xfskit_transfer::{
     Adjust, Attributes, ContainerImage, FileContexts, HostSource, IdMap, Labels, Layers, Manifest, ManifestSource,
     Owners, ProtoSource, Slashes, Source, TarSource, TransferError, Whiteouts, ask_pretender, unpacked,

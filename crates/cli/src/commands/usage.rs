@@ -12,8 +12,8 @@ use serde_json::json;
 use std::collections::HashSet;
 use std::io::{BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
-use xfskit::ondisk::InodeNumber;
-use xfskit::volume::Stat;
+use xfskit_engine::Stat;
+use xfskit_ondisk::InodeNumber;
 use xfskit_transfer::{ImageWalk, WalkEvent};
 
 /// Runs `df`.

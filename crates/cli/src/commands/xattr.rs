@@ -19,8 +19,8 @@ use std::fs::File;
 use std::io::{BufReader, IsTerminal, Read, Write, stdin};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{Caller, SetMode, Volume, XattrChange};
+use xfskit_engine::{Caller, SetMode, Volume, XattrChange};
+use xfskit_ondisk::InodeNumber;
 use xfskit_transfer::{FileContexts, ImageWalk, is_not_the_files};
 
 const MAX_VALUE_BYTES: u64 = 64 * 1024;

@@ -3,7 +3,7 @@
 use crate::text::ModeChange;
 use std::cmp::Ordering;
 use std::str::FromStr;
-use xfskit::ondisk::Timestamp;
+use xfskit_ondisk::Timestamp;
 
 const NANOSECONDS: i128 = 1_000_000_000;
 

@@ -4,8 +4,8 @@
 use crate::exit::Usage;
 use anyhow::{Context, Result};
 use std::collections::HashMap;
-use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{Error, LastLink, Volume};
+use xfskit_engine::{Error, LastLink, Volume};
+use xfskit_ondisk::InodeNumber;
 
 /// More of a list is not read.
 const MOST_BYTES: u64 = 64 << 20;

@@ -21,9 +21,9 @@ use anyhow::{Context, Result};
 use std::ffi::{OsStr, OsString};
 use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
-use xfskit::FileType;
-use xfskit::ondisk::Timestamp;
-use xfskit::volume::Volume;
+use xfskit_engine::FileType;
+use xfskit_engine::Volume;
+use xfskit_ondisk::Timestamp;
 
 /// Parentheses within parentheses: more are a mistake.
 const MOST_NESTED: usize = 100;

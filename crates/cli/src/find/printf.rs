@@ -8,9 +8,9 @@ use crate::text::{formatted_time, mode_string};
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use xfskit::FileType;
-use xfskit::ondisk::Timestamp;
-use xfskit::volume::{Error, Volume};
+use xfskit_engine::FileType;
+use xfskit_engine::{Error, Volume};
+use xfskit_ondisk::Timestamp;
 
 /// The letters that strftime(3) and GNU's find know of a time.
 const TIME_LETTERS: &[u8] = b"@aAbBcCdDeFgGhHIjklmMnprRsSTtuUVwWxXyYzZ+";

@@ -8,9 +8,9 @@ use anyhow::{Context, Result};
 use std::ffi::{OsStr, OsString};
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
-use xfskit::FileType;
-use xfskit::ondisk::{InodeNumber, Timestamp};
-use xfskit::volume::{Error, LastLink, Stat, Volume};
+use xfskit_engine::FileType;
+use xfskit_engine::{Error, LastLink, Stat, Volume};
+use xfskit_ondisk::{InodeNumber, Timestamp};
 use xfskit_transfer::Found;
 
 /// The attribute with the label of SELinux.

@@ -4,10 +4,10 @@ use super::items::Item;
 use super::records::{Journal, Which};
 use anyhow::Result;
 use std::cell::RefCell;
-use xfskit::journal::replay::{Gatherer, Keep, LogTransaction};
-use xfskit::journal::{ItemOutcome, RecoveryReport};
-use xfskit::ondisk::Lsn;
-use xfskit::ondisk::log_record::item_type;
+use xfskit_engine::journal::replay::{Gatherer, Keep, LogTransaction};
+use xfskit_engine::journal::{ItemOutcome, RecoveryReport};
+use xfskit_ondisk::Lsn;
+use xfskit_ondisk::log_record::item_type;
 
 /// A checkpoint, which the format calls a transaction.
 pub struct Checkpoint {
@@ -63,7 +63,7 @@ pub struct Preview {
 
 impl Preview {
     /// Computes what recovery would do; `None` for a clean log, an error if recovery fails, its intents included.
-    pub fn of(journal: &Journal) -> Result<Option<Self>, xfskit::volume::Error> {
+    pub fn of(journal: &Journal) -> Result<Option<Self>, xfskit_engine::Error> {
         let mut outcomes: Vec<Vec<Option<ItemOutcome>>> = Vec::new();
         let recovered = journal.log.preview(&mut |item_outcome| {
             outcomes.resize_with(outcomes.len().max(item_outcome.transaction + 1), Vec::new);

@@ -4,10 +4,10 @@
 //!
 //! Facts: the XFS Algorithms & Data Structures document, "Journaling Log"; the kernel's log format structures.
 
-use xfskit::ondisk::log_items::{
+use xfskit_ondisk::log_items::{
     AttrIntent, AttrVerb, FsExtent, Intent, IntentRules, RefcountUpdate, RmapUpdate, decode_intent,
 };
-use xfskit::ondisk::log_record::{buffer_flags, item_type};
+use xfskit_ondisk::log_record::{buffer_flags, item_type};
 
 /// Types of logged buffers, by their number.
 const BUFFER_TYPES: [&str; 25] = [
@@ -235,8 +235,8 @@ mod tests {
 
     #[test]
     fn an_intent_is_shown_as_recovery_understands_it() {
-        use xfskit::ondisk::FsBlock;
-        use xfskit::ondisk::log_items::extent_free::encode_intent;
+        use xfskit_ondisk::FsBlock;
+        use xfskit_ondisk::log_items::extent_free::encode_intent;
         let region = encode_intent(0x77, &[FsExtent { block: FsBlock(20), count: 3 }]);
         assert_eq!(Item::decode(vec![region.clone()]).about, "0x77: block 20 count 3");
         let about = Item::decode(vec![region[..24].to_vec()]).about;

@@ -10,4 +10,4 @@ mod records;
 pub use checkpoints::{Checkpoint, Preview, checkpoints, intent_name};
 pub use items::Item;
 pub use records::{Found, Journal, Which, flag_names, has, is_log, state_in_words};
-pub use xfskit::journal::Operation;
+pub use xfskit_engine::journal::Operation;

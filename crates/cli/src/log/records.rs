@@ -4,12 +4,12 @@ use crate::image::{open_log, open_to_look};
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::sync::Arc;
-use xfskit::device::{Access, BlockDevice};
-use xfskit::journal::{LogState, Operation, Record, RecordReader};
-use xfskit::ondisk::log_record::{CLIENT_LOG, operation_flags as flags};
-use xfskit::ondisk::{Lsn, Superblock, SuperblockError, Unsupported};
-use xfskit::open::FoundLog;
-use xfskit::volume::{Error, RecoveredDevices, Volume};
+use xfskit_device::{Access, BlockDevice};
+use xfskit_engine::journal::{LogState, Operation, Record, RecordReader};
+use xfskit_engine::open::FoundLog;
+use xfskit_engine::{Error, RecoveredDevices, Volume};
+use xfskit_ondisk::log_record::{CLIENT_LOG, operation_flags as flags};
+use xfskit_ondisk::{Lsn, Superblock, SuperblockError, Unsupported};
 
 const MAX_SECTOR_BYTES: u64 = 32 * 1024;
 

@@ -19,7 +19,7 @@ use crate::screen::{say, say_part};
 use anyhow::{Context, Result};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use xfskit::device::{Access, BlockDevice};
+use xfskit_device::{Access, BlockDevice};
 use xfskit_mkfs::{Options, plan};
 
 /// Letters with values, and those without.

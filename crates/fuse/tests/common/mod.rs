@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use xfskit::device::{Access, BlockDevice, FileDevice};
-use xfskit::volume::{MountOptions, Volume};
 use xfskit_check::{CheckOptions, Quiet};
+use xfskit_device::{Access, BlockDevice, FileDevice};
+use xfskit_engine::{MountOptions, Volume};
 use xfskit_fuse::{KernelClock, MountError, Options, Session, Unmounted, Unmounter, WriteCache};
 use xfskit_testkit::{Mount, Scratch, kernel_mount, reference, scratch, skip};
 
@@ -73,7 +73,7 @@ pub fn mounted_with(bytes: u64) -> Option<Fixture> {
 /// Makes a filesystem on a device.
 pub fn format(device: &dyn BlockDevice) {
     let options = xfskit_mkfs::Options { uuid: Some([5; 16]), allow_small: true, ..xfskit_mkfs::Options::default() };
-    xfskit_mkfs::make(device, None, &options, xfskit::ondisk::Timestamp::default()).unwrap();
+    xfskit_mkfs::make(device, None, &options, xfskit_ondisk::Timestamp::default()).unwrap();
 }
 
 pub fn serve(scratch: &Scratch) -> Served {

@@ -22,10 +22,10 @@ use std::fmt::Write;
 use std::sync::{Arc, LazyLock};
 use std::thread::JoinHandle;
 use wire::{Answer, Asker, Body, Connection, Errno, Opens, u32_at, u64_at};
-use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{MountOptions, Volume};
 use xfskit_check::{CheckOptions, Quiet};
+use xfskit_engine::{MountOptions, Volume};
 use xfskit_fuse::{MountError, Options, WriteCache, serve};
+use xfskit_ondisk::InodeNumber;
 
 const EPERM: Errno = 1;
 const ENOENT: Errno = 2;

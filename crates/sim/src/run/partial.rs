@@ -7,8 +7,8 @@ use crate::events::{DurableParts, Event};
 use crate::node::NodeId;
 use crate::operation::Operation;
 use crate::stop::Stop;
-use xfskit::mount::Mount;
-use xfskit::volume::{Error, Volume};
+use xfskit_engine::mount::Mount;
+use xfskit_engine::{Error, Volume};
 
 impl Run {
     /// Calls `look` while the bad place is switched off, so that the reads of the test do not meet it.

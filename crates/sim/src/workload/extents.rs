@@ -9,7 +9,7 @@ use crate::operation::Operation;
 use crate::random::Random;
 use crate::run::Run;
 use crate::stop::Stop;
-use xfskit::volume::Fallocate;
+use xfskit_engine::Fallocate;
 
 pub const WORKLOAD: Workload = Workload {
     name: "extents",

@@ -8,7 +8,7 @@ use crate::node::{NodeId, ROOT};
 use crate::operation::Operation;
 use crate::run::Run;
 use crate::stop::Stop;
-use xfskit::volume::RenameFlags;
+use xfskit_engine::RenameFlags;
 
 pub const WORKLOAD: Workload = Workload {
     name: "renames",

@@ -5,8 +5,8 @@ use crate::error::{Result, TransferError, image, shown};
 use crate::event::{MAX_INLINE_BYTES, Meta, is_not_the_files};
 use crate::image::walk::Found;
 use std::sync::atomic::{AtomicU64, Ordering};
-use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{Error, FileType, Stat, Volume};
+use xfskit_engine::{Error, FileType, Stat, Volume};
+use xfskit_ondisk::InodeNumber;
 
 /// A file of the walk.
 pub(super) enum Step {

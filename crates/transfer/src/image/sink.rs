@@ -13,11 +13,11 @@ use crate::paths::{PathId, Paths};
 use crate::pipe::{Existing, Sink};
 use crate::whiteout::{OverLinks, Whiteouts};
 use std::collections::HashMap;
-use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{
+use xfskit_engine::{
     Caller, Error, FileType, NewFile, Permissions, RenameFlags, SetAttr, SetMode, SetTime, Stat, Volume, WholeFile,
     XattrChange,
 };
+use xfskit_ondisk::InodeNumber;
 
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";

@@ -18,9 +18,9 @@ use crate::paths::{PathId, Paths};
 use crate::pipe::{LeaveOut, Outlet, Sort, Source};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
-use xfskit::device::at_once;
-use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{Error, FileType, Seek, Stat, Volume};
+use xfskit_device::at_once;
+use xfskit_engine::{Error, FileType, Seek, Stat, Volume};
+use xfskit_ondisk::InodeNumber;
 
 /// Where a piece cannot be read as a whole, it is read in steps of this size.
 const STEP_BYTES: usize = 4096;

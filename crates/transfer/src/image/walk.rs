@@ -3,8 +3,8 @@
 
 use crate::error::{Result, TransferError, image, shown};
 use std::collections::HashSet;
-use xfskit::ondisk::{Corruption, InodeNumber};
-use xfskit::volume::{ReadAhead, Stat, Volume};
+use xfskit_engine::{ReadAhead, Stat, Volume};
+use xfskit_ondisk::{Corruption, InodeNumber};
 
 /// Entries of a directory whose inodes are brought into the cache at a time, where requests take long.
 const AHEAD_ENTRIES: usize = 1024;

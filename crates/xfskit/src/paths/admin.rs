@@ -1,12 +1,12 @@
 //! What an image needs once it exists: a larger size, another label or UUID, free space that goes back to the host.
 
 use super::{Error, Filesystem, Result};
-use crate::journal::HostSpace;
-use crate::mount::MountOptions;
-use crate::ops::{Growth, NewUuid, TrimBy, Trimmed, Volume};
 use std::path::Path;
 use std::sync::Arc;
 use xfskit_device::{Access, FileDevice, OpenError};
+use xfskit_engine::HostSpace;
+use xfskit_engine::MountOptions;
+use xfskit_engine::{Growth, NewUuid, TrimBy, Trimmed, Volume};
 
 /// Grows the image file at `path`, which is not open, to `size_bytes`, or as near to it as its blocks and AGs allow.
 /// The file is made longer if it is shorter than that. A journal that a crash left dirty is replayed first.

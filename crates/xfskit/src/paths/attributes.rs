@@ -2,17 +2,15 @@
 
 use super::names::to_path;
 use super::{AsPath, Filesystem, InodeRef, LastLink, Metadata, OnPath, Permissions, Result, Times};
-use crate::error::caller::{Error as Cause, Result as EngineResult};
-use crate::ops::{Caller, SetAttr, SetMode, XattrChange};
 use std::path::PathBuf;
+use xfskit_engine::{Caller, SetAttr, SetMode, XattrChange};
+use xfskit_engine::{Error as Cause, Result as EngineResult};
 
-impl InodeRef<'_> {
-    /// The value of an attribute, if the inode has it.
-    pub(super) fn get_xattr(&self, name: &[u8]) -> EngineResult<Option<Vec<u8>>> {
-        match self.volume().get_xattr(self.number(), name) {
-            Err(Cause::NoAttribute) => Ok(None),
-            other => other.map(Some),
-        }
+/// The value of an attribute, if the inode has it.
+pub(super) fn get_xattr(inode: &InodeRef<'_>, name: &[u8]) -> EngineResult<Option<Vec<u8>>> {
+    match inode.volume().get_xattr(inode.number(), name) {
+        Err(Cause::NoAttribute) => Ok(None),
+        other => other.map(Some),
     }
 }
 
@@ -107,7 +105,7 @@ impl Filesystem {
     pub fn get_xattr(&self, path: impl AsPath, name: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         let path = path.as_path_bytes();
         self.reference(path, LastLink::Follow)
-            .and_then(|inode| inode.get_xattr(name.as_ref()))
+            .and_then(|inode| get_xattr(&inode, name.as_ref()))
             .on("read attribute of", path)
     }
 
@@ -118,7 +116,7 @@ impl Filesystem {
     pub fn get_symlink_xattr(&self, path: impl AsPath, name: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         let path = path.as_path_bytes();
         self.reference(path, LastLink::Keep)
-            .and_then(|inode| inode.get_xattr(name.as_ref()))
+            .and_then(|inode| get_xattr(&inode, name.as_ref()))
             .on("read attribute of", path)
     }
 

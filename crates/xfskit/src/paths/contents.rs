@@ -1,8 +1,8 @@
 //! Whole files at once.
 
 use super::{AsPath, File, Filesystem, OnPath, Result};
-use crate::error::caller::{Error as Cause, Result as EngineResult};
-use crate::ops::Caller;
+use xfskit_engine::Caller;
+use xfskit_engine::{Error as Cause, Result as EngineResult};
 
 /// Bytes that are read at once.
 const STEP_BYTES: usize = 4 << 20;

@@ -1,8 +1,8 @@
 //! Copies of files.
 
 use super::{AsPath, File, FileOptions, Filesystem, OnPath, Result};
-use crate::error::caller::{Error as Cause, Result as EngineResult};
-use crate::ops::{Caller, Seek, SetAttr, SetMode, XattrChange};
+use xfskit_engine::{Caller, Seek, SetAttr, SetMode, XattrChange};
+use xfskit_engine::{Error as Cause, Result as EngineResult};
 
 impl Filesystem {
     /// Copies a regular file: contents, permissions and extended attributes. Returns the size of it in bytes.

@@ -1,12 +1,12 @@
 //! Errors that say which path.
 
-use crate::error::caller::Error as Cause;
 use std::ffi::OsStr;
 use std::fmt;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use xfskit_device::OpenError;
+use xfskit_engine::Error as Cause;
 
 /// The result of everything here that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,10 +1,10 @@
 //! Open files.
 
 use super::{AsPath, FileType, Filesystem, InodeRef, LastLink, Metadata, OnPath, Permissions, Result};
-use crate::error::caller::{Error as Cause, Result as EngineResult};
-use crate::ops::{Caller, NewFile, SetAttr, SetMode, split_path};
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use xfskit_engine::{Caller, NewFile, SetAttr, SetMode, split_path};
+use xfskit_engine::{Error as Cause, Result as EngineResult};
 
 /// Permissions of new files: those that the system leaves with the usual umask.
 const NEW_FILE: Permissions = Permissions::new(0o644);
@@ -174,7 +174,7 @@ impl Filesystem {
                         followed += 1;
                         path = target;
                     }
-                    if followed > crate::ops::MAX_LINKS_FOLLOWED {
+                    if followed > xfskit_engine::MAX_LINKS_FOLLOWED {
                         return Err(Cause::TooManySymlinks);
                     }
                 }
@@ -324,7 +324,7 @@ impl File<'_> {
     /// # Errors
     /// `Unsupported` for a name with an unknown prefix.
     pub fn get_xattr(&self, name: impl AsRef<[u8]>) -> io::Result<Option<Vec<u8>>> {
-        Ok(self.inode.get_xattr(name.as_ref())?)
+        Ok(super::attributes::get_xattr(&self.inode, name.as_ref())?)
     }
 
     /// Sets an extended attribute, by its full name.

@@ -1,7 +1,7 @@
 //! Metadata of files, and times to set.
 
-use crate::ops::{FileType, Permissions, SetTime, Stat};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use xfskit_engine::{FileType, Permissions, SetTime, Stat};
 use xfskit_ondisk::Timestamp;
 
 /// The unit in which space is counted on disk.

@@ -1,13 +1,13 @@
 //! Making images.
 
 use super::{Error, Filesystem, Result};
-use crate::env::{Environment, SystemEnvironment};
-use crate::mount::{Claim, ClaimFor, MountOptions};
-use crate::ops::Volume;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use xfskit_device::{Access, BlockDevice, FileDevice, OpenError, share_storage};
+use xfskit_engine::Volume;
+use xfskit_engine::{Claim, ClaimFor, MountOptions};
+use xfskit_engine::{Environment, SystemEnvironment};
 use xfskit_mkfs::{Extent, MakeError, Options, existing_format, first_data, make, set_aside, verify};
 
 /// What a file's device says.

@@ -34,9 +34,9 @@ pub use walk::{Walk, WalkEntry};
 #[cfg(feature = "mkfs")]
 pub use xfskit_mkfs::MakeError;
 
-use crate::error::caller::{Error as Cause, Result as EngineResult};
-pub use crate::ops::{FileType, Permissions};
-use crate::ops::{InodeRef, LastLink, Volume, split_path};
+use xfskit_engine::{Error as Cause, Result as EngineResult};
+pub use xfskit_engine::{FileType, Permissions};
+use xfskit_engine::{InodeRef, LastLink, Volume, split_path};
 
 /// An image that is open. The [crate](crate)'s page says how its calls behave.
 ///

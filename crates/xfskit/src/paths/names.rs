@@ -1,11 +1,11 @@
 //! Making, moving and linking names.
 
 use super::{AsPath, Error, FileType, Filesystem, LastLink, OnPath, PathEntry, Permissions, Result};
-use crate::error::caller::{Error as Cause, Result as EngineResult};
-use crate::ops::{Caller, NewFile, RenameFlags};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
+use xfskit_engine::{Caller, NewFile, RenameFlags};
+use xfskit_engine::{Error as Cause, Result as EngineResult};
 
 /// Permissions of new directories: those that the system leaves with the usual umask.
 const NEW_DIR: Permissions = Permissions::new(0o755);

@@ -1,8 +1,8 @@
 //! Making device nodes, named pipes and sockets.
 
 use super::{AsPath, FileType, Filesystem, OnPath, Permissions, Result};
-use crate::error::caller::{Error as Cause, Result as EngineResult};
-use crate::ops::{Caller, NewFile};
+use xfskit_engine::{Caller, NewFile};
+use xfskit_engine::{Error as Cause, Result as EngineResult};
 use xfskit_ondisk::DeviceNumber;
 
 /// A file that stands for something outside the image.

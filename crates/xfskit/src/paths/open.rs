@@ -1,14 +1,14 @@
 //! Opening and closing images.
 
 use super::{Error, Filesystem, Result};
-use crate::env::{Environment, SystemEnvironment};
-use crate::journal::HostSpace;
-use crate::mount::{AttrLogging, Discard, MountOptions};
-use crate::ops::Volume;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xfskit_device::{Access, BlockDevice, FileDevice};
+use xfskit_engine::HostSpace;
+use xfskit_engine::Volume;
+use xfskit_engine::{AttrLogging, Discard, MountOptions};
+use xfskit_engine::{Environment, SystemEnvironment};
 
 /// How to open an image: what is not said is as for [`Filesystem::open`].
 ///

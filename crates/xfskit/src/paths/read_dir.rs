@@ -2,12 +2,12 @@
 
 use super::names::to_path;
 use super::{AsPath, FileType, Filesystem, InodeRef, LastLink, Metadata, OnPath, Result};
-use crate::error::caller::Result as EngineResult;
-use crate::ops::{self, Volume};
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use xfskit_engine::Result as EngineResult;
+use xfskit_engine::Volume;
 use xfskit_ondisk::InodeNumber;
 
 impl Filesystem {
@@ -36,14 +36,14 @@ impl Filesystem {
 
 /// The entries of a directory, by [`Filesystem::read_dir`]. After an error there are no more.
 pub struct ReadDir<'fs> {
-    entries: ops::ReadDir<'fs>,
+    entries: xfskit_engine::ReadDir<'fs>,
     path: Vec<u8>,
 }
 
 impl<'fs> ReadDir<'fs> {
     /// Reads the first batch, so that what is no directory is found out at once.
     pub(super) fn start(dir: InodeRef<'fs>, path: Vec<u8>) -> EngineResult<Self> {
-        Ok(Self { entries: ops::ReadDir::new(dir)?, path })
+        Ok(Self { entries: xfskit_engine::ReadDir::new(dir)?, path })
     }
 
     pub(super) fn dir(&self) -> &InodeRef<'fs> {
@@ -129,8 +129,10 @@ impl DirEntry<'_> {
     /// # Errors
     /// `Path`: `NotFound` if the file was removed meanwhile; `NotSupported` for a name with an unknown prefix.
     pub fn get_xattr(&self, name: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        let value =
-            self.volume.resolve_ref(&self.path, LastLink::Keep).and_then(|inode| inode.get_xattr(name.as_ref()));
+        let value = self
+            .volume
+            .resolve_ref(&self.path, LastLink::Keep)
+            .and_then(|inode| super::attributes::get_xattr(&inode, name.as_ref()));
         value.on("read attribute of", &self.path)
     }
 

@@ -1,10 +1,10 @@
 //! Removing files and trees.
 
 use super::{AsPath, Filesystem, InodeRef, OnPath, PathEntry, Result};
-use crate::error::caller::{Error as Cause, Result as EngineResult};
-use crate::ops::{Caller, DirEntry};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
+use xfskit_engine::{Caller, DirEntry};
+use xfskit_engine::{Error as Cause, Result as EngineResult};
 use xfskit_ondisk::Corruption;
 
 /// Entries that are read at once.

@@ -1,9 +1,9 @@
 //! Whole trees, entry by entry.
 
 use super::{AsPath, DirEntry, Error, Filesystem, LastLink, OnPath, ReadDir, Result};
-use crate::error::caller::Result as EngineResult;
 use std::collections::HashSet;
 use std::ops::Deref;
+use xfskit_engine::Result as EngineResult;
 use xfskit_ondisk::{Corruption, InodeNumber};
 
 impl Filesystem {

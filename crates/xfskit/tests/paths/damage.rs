@@ -4,9 +4,9 @@ use crate::image;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use xfskit::device::MemoryDevice;
-use xfskit::ondisk::{InodeNumber, set_checksum};
-use xfskit::space::cluster::locate;
 use xfskit::{FileType, Filesystem};
+use xfskit_engine::space::cluster::locate;
+use xfskit_ondisk::{InodeNumber, set_checksum};
 
 #[test]
 fn a_walk_goes_on_past_a_damaged_directory() {

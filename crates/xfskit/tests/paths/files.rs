@@ -79,7 +79,7 @@ fn a_copy_has_contents_holes_mode_and_attributes_with_shared_blocks_and_without(
         assert!(to.allocated_bytes() < 1 << 20, "{list}: {} bytes", to.allocated_bytes());
         assert_eq!(fs.get_xattr("to", "user.color").unwrap().unwrap(), b"blue");
         assert_eq!(fs.get_xattr("to", "user.kept").unwrap().unwrap(), b"yes");
-        let inode = xfskit::ondisk::InodeNumber(to.inode());
+        let inode = xfskit_ondisk::InodeNumber(to.inode());
         let extents = fs.volume().file_extents(inode).unwrap();
         assert!(extents.iter().all(|extent| extent.shared == (list == "reflink=1")), "{list}: {extents:?}");
 
@@ -200,7 +200,7 @@ fn a_file_that_is_closed_keeps_no_room_for_its_growth() {
         file
     };
     let extent = |name: &str| {
-        let inode = xfskit::ondisk::InodeNumber(fs.metadata(name).unwrap().inode());
+        let inode = xfskit_ondisk::InodeNumber(fs.metadata(name).unwrap().inode());
         let extents = fs.volume().file_extents(inode).unwrap();
         let [extent] = extents.as_slice() else { panic!("{extents:?}") };
         (extent.disk, extent.disk + extent.length)

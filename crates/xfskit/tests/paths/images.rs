@@ -174,7 +174,7 @@ fn an_external_log_is_opened_by_its_path_and_the_clock_is_the_callers() {
 
     let without = Filesystem::open(&path).unwrap_err();
     assert!(matches!(without.cause(), Some(xfskit::volume::Error::NoLogDevice)), "{without}");
-    let clock = std::sync::Arc::new(xfskit::env::SeededEnvironment::new(1));
+    let clock = std::sync::Arc::new(xfskit::volume::SeededEnvironment::new(1));
     let fs = Filesystem::options().log_device(&log).environment(clock).open(&path).unwrap();
     fs.write("file", "kept").unwrap();
     let year = 365 * 24 * 60 * 60;

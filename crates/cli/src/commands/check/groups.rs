@@ -3,8 +3,8 @@
 
 use super::paths::Paths;
 use std::fmt::Write;
-use xfskit::ondisk::{AgNumber, Geometry};
 use xfskit_check::{Consequence, Fault, Owner};
+use xfskit_ondisk::{AgNumber, Geometry};
 
 /// So many faults are shown one by one.
 const MOST_SINGLE: usize = 3;

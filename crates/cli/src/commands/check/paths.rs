@@ -2,10 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use xfskit::device::BlockDevice;
-use xfskit::ondisk::InodeNumber;
-use xfskit::volume::{FileType, MountOptions, Volume};
 use xfskit_check::{Fault, Owner, Report};
+use xfskit_device::BlockDevice;
+use xfskit_engine::{FileType, MountOptions, Volume};
+use xfskit_ondisk::InodeNumber;
 
 /// The paths, as far as there are any.
 #[derive(Debug, Default)]

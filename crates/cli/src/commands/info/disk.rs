@@ -15,8 +15,8 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use xfskit::ondisk::Unsupported;
 use xfskit_disk::{Disk, Disks, Format, Found, Part, Partition, TableKind};
+use xfskit_ondisk::Unsupported;
 
 /// The disks of an operand that names no part. None where it names one filesystem, or a mount.
 ///

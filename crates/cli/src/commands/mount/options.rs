@@ -4,7 +4,7 @@ use super::known::{Kind, kind_of};
 use crate::exit::Usage;
 use crate::text::parse_size;
 use std::path::PathBuf;
-use xfskit::volume::{AttrLogging, AttrPath, Discard, MountOptions};
+use xfskit_engine::{AttrLogging, AttrPath, Discard, MountOptions};
 use xfskit_fuse::protocol::Placement;
 use xfskit_fuse::{KernelOption, Opens, Options, WriteCache};
 

@@ -15,7 +15,7 @@ use std::process::{Child, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
-use xfskit::device::Access;
+use xfskit_device::Access;
 use xfskit_fuse::{MountError, Mounting, Served, Unmounter};
 
 /// The server, as the one sees it who unmounts.

@@ -25,9 +25,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use xfskit::device::{Access, BlockDevice, FileDevice, OpenError};
-use xfskit::volume::Volume;
+use xfskit_device::{Access, BlockDevice, FileDevice, OpenError};
 use xfskit_disk::{DiskError, Disks, Operand, Unnamed, Unread};
+use xfskit_engine::Volume;
 use xfskit_fuse::{KernelOption, MountError, Options, Serving};
 
 /// The device of which each thread gets a descriptor of its own.

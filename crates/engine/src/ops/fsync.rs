@@ -1,0 +1,187 @@
+//! Makes an inode durable, in two steps: what waits in memory is brought out, and then the journal and the device are
+//! waited for.
+//!
+//! ```text
+//! begin_fsync  ──▶ SyncPoint ─┐
+//! begin_fsync  ──▶ SyncPoint ─┴─ and ──▶ await_durable     one checkpoint and one flush for both
+//! ```
+//! A caller that has a thread for each fsync uses [`Volume::fsync`], where threads that wait at the same time share
+//! checkpoint and flush too. One that has fewer threads than fsyncs begins many and waits once.
+//!
+//! Crash behaviour: nothing is promised before the wait has ended.
+
+use super::Volume;
+use crate::error::{Error, Result, caller};
+use crate::incore::Inode;
+use crate::item::CheckpointSeq;
+use crate::journal::FlushPoint;
+use std::sync::Arc;
+use xfskit_ondisk::InodeNumber;
+use xfskit_ondisk::inode::flags;
+
+/// What waits of a file in memory is little up to so many bytes.
+const LITTLE_BYTES: u64 = 256 << 10;
+
+/// How much of an inode is to be durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncOf {
+    /// Contents, names, attributes, times: what [`Volume::fsync`] makes durable.
+    All,
+    /// The same, but times that have changed alone may wait: what [`Volume::fdatasync`] makes durable.
+    Data,
+}
+
+/// Fsyncs that have begun ([`Volume::begin_fsync`]), and what they still wait for.
+///
+/// It is good for the volume that gave it, for as long as that is open. To drop it undoes nothing and waits for
+/// nothing: what was begun becomes durable with whatever is synced next. To wait for it twice does no harm. The default
+/// is that of no fsync at all.
+#[derive(Clone, Copy, Debug, Default)]
+#[must_use = "nothing is durable before Volume::await_durable"]
+pub struct SyncPoint {
+    /// The number of the mount.
+    of: Option<u64>,
+    /// The newest checkpoint with changes of the inodes.
+    newest: Option<CheckpointSeq>,
+    /// When the last one began; `None` if there is nothing to wait for.
+    since: Option<FlushPoint>,
+    /// Fsyncs that wait for a checkpoint.
+    forces: u64,
+}
+
+/// No mount has this number.
+const OF_SEVERAL: u64 = u64::MAX;
+
+impl SyncPoint {
+    /// Both: the fsyncs of this one and of `other`. Points of two volumes cannot be waited for together.
+    pub fn and(self, other: Self) -> Self {
+        let of = match (self.of, other.of) {
+            (Some(one), Some(another)) if one != another => Some(OF_SEVERAL),
+            (one, another) => one.or(another),
+        };
+        Self {
+            of,
+            newest: self.newest.max(other.newest),
+            since: self.since.max(other.since),
+            forces: self.forces + other.forces,
+        }
+    }
+}
+
+impl Volume {
+    /// Makes everything done to an inode durable: contents, names, attributes. What changes those logs the inode
+    /// with them. Costs nothing when nothing has changed since the last checkpoint. What cannot be written out keeps
+    /// nothing else from it. A number that names no inode in use is not refused: of it nothing waits.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`, `Shutdown`.
+    pub fn fsync(&self, inode: InodeNumber) -> caller::Result<()> {
+        self.await_durable(self.begin_fsync(inode, SyncOf::All)?)
+    }
+
+    /// As [`Self::fsync`], but when only times have changed they may wait.
+    ///
+    /// # Errors
+    /// As [`Self::fsync`].
+    pub fn fdatasync(&self, inode: InodeNumber) -> caller::Result<()> {
+        self.await_durable(self.begin_fsync(inode, SyncOf::Data)?)
+    }
+
+    /// The first half of an [`fsync`](Self::fsync), for callers with many files: writes out what waits of an inode in
+    /// memory, and returns what is to be waited for. Points are joined by [`SyncPoint::and`], and one
+    /// [`Self::await_durable`] makes all of them durable, by one checkpoint and one flush. Covered is what was done
+    /// before this call; what is done between it and the wait may or may not be.
+    ///
+    /// ```
+    /// use xfskit_engine::{Caller, NewFile, SyncOf, SyncPoint};
+    /// # let device = std::sync::Arc::new(xfskit_device::MemoryDevice::new(32 << 20));
+    /// # let filesystem = xfskit::create_on(device, &xfskit::MkfsOptions::new().small())?;
+    /// # let volume = filesystem.volume();
+    ///
+    /// let mut both = SyncPoint::default();
+    /// for name in [b"table", b"index"] {
+    ///     let file = volume.create(volume.root(), name, &NewFile::file(0o644), &Caller::root())?.inode;
+    ///     volume.append(file, b"row")?;
+    ///     both = both.and(volume.begin_fsync(file, SyncOf::All)?);
+    /// }
+    /// volume.await_durable(both)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Self::fsync`]. What could be written out of the inode is durable then, unless the filesystem has shut down:
+    /// this has waited for it. Points that were returned before are as good as ever: wait for them.
+    pub fn begin_fsync(&self, inode: InodeNumber, what: SyncOf) -> caller::Result<SyncPoint> {
+        self.mount.journal.check()?;
+        let of = Some(self.mount.number);
+        if self.mount.options.read_only {
+            return Ok(SyncPoint { of, ..SyncPoint::default() });
+        }
+        let contents_alone = || {
+            let since = Some(self.mount.journal.flush_point());
+            SyncPoint { of, since, ..SyncPoint::default() }
+        };
+        let Some(inode) = self.mount.inodes.find(inode) else { return Ok(contents_alone()) };
+        // In this order: a thread that settles the inode pins it before it gives the lock back.
+        let is_settled = what == SyncOf::Data && inode.state_lock().read().is_settled();
+        if is_settled && !inode.item().is_pinned() {
+            return Ok(contents_alone());
+        }
+        // Before, so that it is remembered if another thread cuts the file meanwhile.
+        Self::forget_cut(&inode);
+        let waiting = self.write_out(&inode);
+        // A transaction that is committing now holds the lock; what it does came after this call.
+        let since = Some(self.mount.journal.flush_point());
+        let newest = inode.item().pinned_by();
+        let point = SyncPoint { of, newest, since, forces: newest.is_some().into() };
+        match waiting {
+            Ok(()) => Ok(point),
+            Err(error) => self.await_durable(point).and(Err(error.into())),
+        }
+    }
+
+    /// The second half: waits until everything is durable that was begun for a point.
+    ///
+    /// # Errors
+    /// `Io`, `Shutdown`: of the files of the point, each may or may not be durable. `Invalid` for a point of another
+    /// volume, or of two.
+    pub fn await_durable(&self, point: SyncPoint) -> caller::Result<()> {
+        if point.of.is_some_and(|of| of != self.mount.number) {
+            return Err(Error::Invalid("these fsyncs were begun on another volume").into());
+        }
+        let Some(since) = point.since else { return Ok(()) };
+        self.mount.journal.make_durable(point.newest, since)?;
+        let others = point.forces.saturating_sub(1);
+        let counters = &self.mount.counters;
+        counters.log_forces.add(others);
+        counters.log_forces_shared.add(others);
+        Ok(())
+    }
+
+    /// Whether [`Self::begin_fsync`] of an inode takes short, so that a thread that must answer others may call it: at
+    /// most 256 KiB of it wait in memory, no other thread has it locked, and the device's requests take short
+    /// ([`Self::requests_at_once`] is 1). A hint, which another thread may make wrong at once; does not wait itself.
+    pub fn is_fsync_soon_begun(&self, inode: InodeNumber) -> bool {
+        let Some(inode) = self.mount.inodes.find(inode) else { return true };
+        let Some(state) = inode.state_lock().try_read() else { return false };
+        let dirty = state.dirty.as_ref().map_or(0, |dirty| dirty.count());
+        self.requests_at_once() == 1 && dirty << self.mount.geometry.block_log <= LITTLE_BYTES
+    }
+
+    /// Whether each change of a file's contents is durable when the call returns (`chattr +S`).
+    ///
+    /// # Errors
+    /// `Stale`, `Corrupt`, `Io`.
+    pub fn is_synchronous(&self, inode: InodeNumber) -> caller::Result<bool> {
+        Ok(is_sync(&*self.mount.inode(inode)?))
+    }
+
+    /// Makes a change of contents durable, of a file whose writes are synchronous, before the call returns.
+    pub(super) fn honour_sync(&self, inode: &Arc<Inode>) -> Result<()> {
+        if is_sync(inode) { Ok(self.fsync(inode.number)?) } else { Ok(()) }
+    }
+}
+
+fn is_sync(inode: &Inode) -> bool {
+    inode.state_lock().read().core.flags & flags::SYNC != 0
+}

@@ -1,0 +1,216 @@
+//! Lists directories.
+
+use super::{FileType, InodeRef, Volume};
+use crate::dir;
+use crate::error::caller;
+use crate::trans::Transaction;
+use std::ops::ControlFlow;
+use std::vec;
+use xfskit_ondisk::InodeNumber;
+
+/// An entry of a directory, as [`Volume::list_dir`] lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DirEntry {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// What it names.
+    pub inode: InodeNumber,
+    /// What kind of file that is; `None` in images whose directories do not say.
+    pub file_type: Option<FileType>,
+    /// Where reading goes on after this entry.
+    pub next_cookie: u32,
+}
+
+impl From<DirEntryRef<'_>> for DirEntry {
+    fn from(entry: DirEntryRef<'_>) -> Self {
+        let DirEntryRef { name, inode, file_type, next_cookie, .. } = entry;
+        Self { name: name.to_vec(), inode, file_type, next_cookie }
+    }
+}
+
+/// What a directory has lost with blocks that cannot be used.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct LostNames {
+    /// What is wrong with the first of these blocks.
+    pub error: caller::Error,
+    /// How many blocks are lost.
+    pub blocks: u64,
+    /// How many names they had; `None` if the index of the directory does not say that either.
+    pub names: Option<u64>,
+}
+
+impl std::fmt::Display for LostNames {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let blocks = match self.blocks {
+            1 => "a block of the directory is lost".into(),
+            count => format!("{count} blocks of the directory are lost"),
+        };
+        match self.names {
+            Some(1) => write!(f, "{blocks}, and 1 name with it"),
+            Some(names) => write!(f, "{blocks}, and {names} names with it"),
+            None => write!(f, "{blocks}, with nobody knows how many names"),
+        }
+    }
+}
+
+/// An entry of a directory while [`Volume::read_dir`] shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DirEntryRef<'a> {
+    /// Its name.
+    pub name: &'a [u8],
+    /// What it names.
+    pub inode: InodeNumber,
+    /// What kind of file that is; `None` in images whose directories do not say.
+    pub file_type: Option<FileType>,
+    /// Reading from here starts with this entry.
+    pub cookie: u32,
+    /// Reading from here starts with the entry that follows.
+    pub next_cookie: u32,
+}
+
+/// Entries that a [`ReadDir`] has in memory at once.
+const MAX_BATCH: usize = 128;
+
+/// The entries of a directory, by [`Volume::entries`]. After an error there are no more.
+#[derive(Debug)]
+pub struct ReadDir<'v> {
+    dir: InodeRef<'v>,
+    batch: vec::IntoIter<DirEntry>,
+    /// Where the next batch begins; `None` at the end.
+    cookie: Option<u32>,
+}
+
+impl<'v> ReadDir<'v> {
+    /// Reads the first batch, so that what is no directory is found out at once.
+    #[doc(hidden)]
+    pub fn new(dir: InodeRef<'v>) -> caller::Result<Self> {
+        let mut listing = Self { dir, batch: Vec::new().into_iter(), cookie: Some(0) };
+        listing.fill()?;
+        Ok(listing)
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &InodeRef<'v> {
+        &self.dir
+    }
+
+    fn fill(&mut self) -> caller::Result<()> {
+        let Some(cookie) = self.cookie.take() else { return Ok(()) };
+        let mut batch: Vec<DirEntry> = Vec::new();
+        let mut next = None;
+        self.dir.volume().read_dir(self.dir.number(), cookie, |entry| {
+            if batch.len() == MAX_BATCH {
+                next = Some(entry.cookie);
+                return ControlFlow::Break(());
+            }
+            if entry.name != b"." && entry.name != b".." {
+                batch.push(entry.into());
+            }
+            ControlFlow::Continue(())
+        })?;
+        self.cookie = next;
+        self.batch = batch.into_iter();
+        Ok(())
+    }
+}
+
+impl Iterator for ReadDir<'_> {
+    type Item = caller::Result<DirEntry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.batch.len() == 0
+            && let Err(error) = self.fill()
+        {
+            return Some(Err(error));
+        }
+        self.batch.next().map(Ok)
+    }
+}
+
+impl Volume {
+    /// Hands entries of `dir` from `cookie` on (0 is the beginning, `.` and `..` included) to `each` until it says
+    /// enough. The directory is locked for reading meanwhile, so `each` must not call the volume, not even to look
+    /// something up: it would wait for itself, at the latest when another thread wants to write to the directory.
+    /// [`Self::entries`] has no such limit.
+    ///
+    /// # Errors
+    /// `NotADirectory`, `Corrupt`, `Io`.
+    pub fn read_dir(
+        &self,
+        dir: InodeNumber,
+        cookie: u32,
+        mut each: impl FnMut(DirEntryRef<'_>) -> ControlFlow<()>,
+    ) -> caller::Result<()> {
+        let dir = self.mount.inode(dir)?;
+        let mut tx = Transaction::read_only(&self.mount);
+        let id = self.join_dir(&mut tx, &dir)?;
+        let listed = dir::read(&mut tx, id, cookie, &mut |entry| {
+            let (cookie, next_cookie) = (entry.cookie, entry.next);
+            let file_type = FileType::of_entry(entry.file_type);
+            each(DirEntryRef { name: entry.name, inode: entry.inode, file_type, cookie, next_cookie })
+        });
+        Ok(self.located(dir.number, listed)?)
+    }
+
+    /// The entries of `dir` but `.` and `..`, read in batches as they are asked for. Entries that are made or removed
+    /// meanwhile may be seen or not; all others are seen exactly once.
+    ///
+    /// # Errors
+    /// As [`Self::read_dir`], of the first batch.
+    pub fn entries(&self, dir: InodeNumber) -> caller::Result<ReadDir<'_>> {
+        ReadDir::new(self.reference(dir)?)
+    }
+
+    /// All entries of `dir` but `.` and `..`.
+    ///
+    /// # Errors
+    /// As [`Self::read_dir`].
+    pub fn list_dir(&self, dir: InodeNumber) -> caller::Result<Vec<DirEntry>> {
+        let mut entries = Vec::new();
+        self.read_dir(dir, 0, |entry| {
+            if entry.name != b"." && entry.name != b".." {
+                entries.push(entry.into());
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(entries)
+    }
+
+    /// As [`Self::list_dir`], past blocks of the directory that cannot be used: what is left, and what is lost. Other
+    /// calls return the error of the first such block.
+    ///
+    /// # Errors
+    /// `NotADirectory`; `Corrupt` and `Io` where nothing can be listed.
+    pub fn list_what_is_left(&self, dir: InodeNumber) -> caller::Result<(Vec<DirEntry>, Option<LostNames>)> {
+        let dir = self.mount.inode(dir)?;
+        let mut tx = Transaction::read_only(&self.mount);
+        let id = self.join_dir(&mut tx, &dir)?;
+        let mut entries = Vec::new();
+        let lost = dir::read_what_is_left(&mut tx, id, &mut |entry| {
+            if entry.name != b"." && entry.name != b".." {
+                let (name, next_cookie) = (entry.name.to_vec(), entry.next);
+                let file_type = FileType::of_entry(entry.file_type);
+                entries.push(DirEntry { name, inode: entry.inode, file_type, next_cookie });
+            }
+            ControlFlow::Continue(())
+        });
+        let Some(lost) = self.located(dir.number, lost)? else { return Ok((entries, None)) };
+        let names = dir::count_names_in(&mut tx, id, &lost.numbers).ok();
+        let blocks = lost.numbers.len() as u64;
+        Ok((entries, Some(LostNames { error: lost.first.into(), blocks, names })))
+    }
+
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// `Invalid` for another kind of file; `Corrupt`, `Io`.
+    pub fn read_link(&self, inode: InodeNumber) -> caller::Result<Vec<u8>> {
+        let inode = self.mount.inode(inode)?;
+        let mut tx = Transaction::read_only(&self.mount);
+        let id = self.join(&mut tx, &inode)?;
+        Ok(self.located(inode.number, crate::symlink::read(&mut tx, id))?)
+    }
+}
