@@ -48,14 +48,14 @@ mod test_image;
 
 pub use counters::{Counter, Counters};
 pub use env::{Environment, SeededEnvironment, SystemEnvironment};
-pub use error::caller::{Error, Result};
+pub use error::{Error, Result};
 pub(crate) use error::ensure_on_disk;
 pub use journal::{HostSpace, LogState, RecoveryReport};
 pub use mount::{AttrLogging, AttrPath, Discard, MountOptions};
 pub use ops::{
     Caller, DirEntry, DirEntryRef, Fallocate, FileExtent, FileType, Flags, FsStat, Growth, InodeRef, LastLink,
     LostNames, NewFile, NewUuid, Permissions, ReadAhead, ReadDir, RecoveredDevices, RenameFlags, Seek, SetAttr,
-    SetMode, SetTime, Stat, SyncOf, SyncPoint, TrimBy, Trimmed, Usage, Volume, WholeFile, XattrChange, XattrOptions,
+    SetMode, SetTime, Stat, SyncKind, SyncPoint, TrimBy, Trimmed, Usage, Volume, WholeFile, XattrChange, XattrOptions,
     split_path, xflags,
 };
 pub use xfskit_ondisk::{InodeNumber, Timestamp};

@@ -15,7 +15,7 @@ use crate::sync_group::SyncGroup;
 use crate::virtual_xattrs::{self, is_virtual};
 use std::sync::Arc;
 use std::time::Duration;
-use xfskit_engine::{Caller, Error, RenameFlags, Result, SetMode, Stat, SyncOf, SyncPoint, Volume};
+use xfskit_engine::{Caller, Error, RenameFlags, Result, SetMode, Stat, SyncKind, SyncPoint, Volume};
 use xfskit_fuse_session::abi::{RawStatFs, RawStatx};
 use xfskit_fuse_session::request::{
     Copy, Ioctl, NewNode, Operation, Read, Request, Requester, SetAttr, SetXattr, Write,
@@ -116,7 +116,7 @@ impl Handler {
     /// the next write, which makes two requests more.
     fn begin_fsync(&self, node: u64, data_only: bool) -> Answer<SyncPoint> {
         let number = self.server.inode(node);
-        let what = if data_only { SyncOf::Data } else { SyncOf::All };
+        let what = if data_only { SyncKind::Data } else { SyncKind::Full };
         let begun = self.with(|fs| fs.begin_fsync(number, what));
         match self.with(|fs| fs.stat(number)) {
             Ok(stat) if !self.server.cached.note_blocks(node, stat.blocks) => {}

@@ -101,7 +101,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
     use std::sync::mpsc::{Sender, channel};
     use xfskit_device::{BlockDevice, MemoryDevice};
-    use xfskit_engine::{MountOptions, SyncOf, Volume};
+    use xfskit_engine::{MountOptions, SyncKind, Volume};
     use xfskit_fuse_session::Errno;
     use xfskit_ondisk::Timestamp;
 
@@ -145,7 +145,7 @@ mod tests {
 
     impl Fixture {
         fn point(&self) -> SyncPoint {
-            self.server.with(|fs| fs.begin_fsync(fs.root(), SyncOf::All)).unwrap()
+            self.server.with(|fs| fs.begin_fsync(fs.root(), SyncKind::Full)).unwrap()
         }
     }
 

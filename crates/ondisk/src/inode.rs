@@ -13,7 +13,8 @@
 //! `struct xfs_log_dinode`.
 
 use crate::extent::MAX_EXTENT_BLOCKS;
-use crate::time::{Timestamp, decode_bigtime, decode_legacy, encode_bigtime, encode_legacy};
+use crate::Timestamp;
+use crate::time::{decode_bigtime, decode_legacy, encode_bigtime, encode_legacy};
 use crate::{AgInode, Geometry, InodeNumber, Lsn, Verdict, checksum_matches, ensure, set_checksum};
 
 /// `"IN"`.
@@ -27,22 +28,9 @@ pub const INODE_NEXT_UNLINKED_OFFSET: usize = 96;
 /// Where the LSN of an inode stands.
 pub const INODE_LSN_OFFSET: usize = 112;
 
-/// The bits of a mode that say what kind of file it is.
-pub const MODE_TYPE: u16 = 0o170_000;
-/// A directory's [`MODE_TYPE`] bits.
-pub const MODE_DIR: u16 = 0o040_000;
-/// A regular file's.
-pub const MODE_REGULAR: u16 = 0o100_000;
-/// A symbolic link's.
-pub const MODE_SYMLINK: u16 = 0o120_000;
-/// A character device's.
-pub const MODE_CHAR: u16 = 0o020_000;
-/// A block device's.
-pub const MODE_BLOCK: u16 = 0o060_000;
-/// A named pipe's.
-pub const MODE_FIFO: u16 = 0o010_000;
-/// A socket's.
-pub const MODE_SOCKET: u16 = 0o140_000;
+pub use xfskit_vfs::mode::{
+    MODE_BLOCK, MODE_CHAR, MODE_DIR, MODE_FIFO, MODE_REGULAR, MODE_SOCKET, MODE_SYMLINK, MODE_TYPE,
+};
 
 /// Type and permissions of an inode; the type is one of those that there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -178,6 +178,26 @@ pub enum SuperblockError {
     Unsupported(#[from] Unsupported),
 }
 
+/// As the floor above all filesystems has it.
+impl From<Unsupported> for xfskit_vfs::Error {
+    fn from(error: Unsupported) -> Self {
+        Self::Unsupported(error.to_string())
+    }
+}
+
+/// As the floor above all filesystems has it.
+impl From<SuperblockError> for xfskit_vfs::Error {
+    fn from(error: SuperblockError) -> Self {
+        use xfskit_vfs::SuperblockFault;
+        let fault = match error {
+            SuperblockError::NotXfs { .. } | SuperblockError::TooShort { .. } => SuperblockFault::OtherFormat,
+            SuperblockError::Corrupt(_) => SuperblockFault::Damaged,
+            SuperblockError::Unsupported(_) => SuperblockFault::Unsupported,
+        };
+        Self::Superblock { fault, why: error.to_string() }
+    }
+}
+
 /// A superblock whose fields have been verified against each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {

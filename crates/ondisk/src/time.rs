@@ -3,14 +3,7 @@
 //! Legacy: 32 bits of seconds since 1970, signed, then 32 bits of nanoseconds. Bigtime: nanoseconds since
 //! December 1901, the earliest legacy time, unsigned. What does not fit is clamped, as the kernel does.
 
-/// A point in time: seconds since 1970 (negative before) and nanoseconds below a second.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Timestamp {
-    /// Seconds since 1970.
-    pub seconds: i64,
-    /// Nanoseconds, below 1,000,000,000.
-    pub nanoseconds: u32,
-}
+use crate::Timestamp;
 
 const NANOSECONDS: u64 = 1_000_000_000;
 /// Seconds between the bigtime epoch and 1970.

@@ -4,6 +4,7 @@
 //! other without the [`Geometry`](crate::Geometry): a block of an allocation group and a block of the filesystem look
 //! alike and are not.
 
+use crate::InodeNumber;
 use core::fmt;
 
 macro_rules! unit {
@@ -40,16 +41,8 @@ unit! {
     FsBlock(u64)
 }
 unit! {
-    /// A place on the device in 512-byte basic blocks (`xfs_daddr_t`).
-    DiskAddress(u64)
-}
-unit! {
     /// A filesystem block counted from the start of a file's fork (`xfs_fileoff_t`).
     FileBlock(u64)
-}
-unit! {
-    /// An inode number: AG number, AG block and index within the block, packed (`xfs_ino_t`).
-    InodeNumber(u64)
 }
 unit! {
     /// An inode number within its allocation group (`xfs_agino_t`).
@@ -103,9 +96,3 @@ impl FileBlock {
     }
 }
 
-impl DiskAddress {
-    /// The address in bytes.
-    pub const fn bytes(self) -> u64 {
-        self.0 * BASIC_BLOCK_BYTES as u64
-    }
-}

@@ -119,7 +119,7 @@ pub use xfskit_engine::{
     AttrLogging, AttrPath, Caller, Counter, Counters, DirEntry, DirEntryRef, Discard, Environment, Error, Fallocate,
     FileExtent, FileType, Flags, FsStat, Growth, HostSpace, InodeRef, LastLink, LogState, LostNames, MountOptions,
     NewFile, NewUuid, Permissions, ReadAhead, ReadDir, RecoveredDevices, RecoveryReport, RenameFlags, Result,
-    SeededEnvironment, Seek, SetAttr, SetMode, SetTime, Stat, SyncOf, SyncPoint, SystemEnvironment, TrimBy, Trimmed,
+    SeededEnvironment, Seek, SetAttr, SetMode, SetTime, Stat, SyncKind, SyncPoint, SystemEnvironment, TrimBy, Trimmed,
     Usage, Volume, WholeFile, XattrChange, XattrOptions, split_path, xflags,
 };
 #[doc(inline)]

@@ -57,9 +57,10 @@ struct Flushes {
 
 /// A moment: a flush that begins later covers what was written before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct FlushPoint {
-    begun: u64,
-}
+pub struct FlushPoint(
+    /// Flushes that had begun by then.
+    pub u64,
+);
 
 /// Which writes make a flush necessary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,13 +141,13 @@ impl DataDevice {
 
     /// Now.
     pub(super) fn now(&self) -> FlushPoint {
-        FlushPoint { begun: self.flushes.lock().begun }
+        FlushPoint(self.flushes.lock().begun)
     }
 
     /// Whether a flush that began after `since` has ended without an error.
     pub(super) fn has_flushed(&self, since: FlushPoint) -> bool {
         let flushes = self.flushes.lock();
-        flushes.failed.is_none() && flushes.ended > since.begun
+        flushes.failed.is_none() && flushes.ended > since.0
     }
 
     fn is_needed(&self, what: FlushFor) -> bool {
@@ -166,7 +167,7 @@ impl DataDevice {
             if let Some((kind, text)) = &flushes.failed {
                 return Err(FlushFailed(io::Error::new(*kind, text.clone())));
             }
-            if flushes.ended > since.begun {
+            if flushes.ended > since.0 {
                 self.counters.device_flushes_shared.increment();
                 return Ok(());
             }

@@ -13,7 +13,7 @@ use super::contents::Writer;
 use super::map::{Times, end_link, grow, next_link, remove_range, touch_contents};
 use super::protected::check_unprotected;
 use crate::data::{self, BlockState, MAX_SIZE_BYTES};
-use crate::error::{Error, Result, caller};
+use crate::error::{Error, Result};
 use crate::incore::ForkKind;
 use crate::inode::bmap;
 use crate::mount::BlockPool;
@@ -49,7 +49,7 @@ impl Volume {
         to: InodeNumber,
         to_offset: u64,
         length: u64,
-    ) -> caller::Result<()> {
+    ) -> Result<()> {
         let span = Span { from: from_offset, to: to_offset, length };
         self.share([from, to], span, Times::Change, &mut 0)?;
         Ok(self.honour_sync(&self.mount.inode(to)?)?)
@@ -96,7 +96,7 @@ impl Volume {
         to: InodeNumber,
         to_offset: u64,
         length: u64,
-    ) -> caller::Result<u64> {
+    ) -> Result<u64> {
         let span = Span { from: from_offset, to: to_offset, length };
         Ok(self.copy([from, to], span, Times::Change)?)
     }
@@ -112,7 +112,7 @@ impl Volume {
         to: InodeNumber,
         to_offset: u64,
         length: u64,
-    ) -> caller::Result<u64> {
+    ) -> Result<u64> {
         let span = Span { from: from_offset, to: to_offset, length };
         Ok(self.copy([from, to], span, Times::Keep)?)
     }

@@ -8,7 +8,7 @@ use super::map::{END_OF_MAP, link_reservation, next_link, next_link_with, writte
 use super::protected::{check_not_immutable, check_same, check_write, is_append_only};
 use super::write_out::{MAX_DIRTY_FILE_BYTES, MAX_RUN_BYTES};
 use crate::data::{self, Source};
-use crate::error::{Error, Result, caller};
+use crate::error::{Error, Result};
 use crate::incore::{Inode, InodeState};
 use crate::mount::BlockPool;
 use crate::sync::atomic::Ordering;
@@ -66,7 +66,7 @@ impl Volume {
     ///
     /// # Errors
     /// `IsADirectory`, `Invalid` when it is no file, `Stale`, `Corrupt`, `Io`.
-    pub fn read_at(&self, inode: InodeNumber, offset: u64, buffer: &mut [u8]) -> caller::Result<usize> {
+    pub fn read_at(&self, inode: InodeNumber, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let inode = self.mount.inode(inode)?;
         let mut tx = Transaction::read_only(&self.mount);
         let id = self.join_file(&mut tx, &inode)?;
@@ -81,7 +81,7 @@ impl Volume {
     /// # Errors
     /// As [`Self::read_at`]; `NoSpace`, `TooLarge`, `ReadOnly`; `NotPermitted` for an immutable file, and before the
     /// end of an append-only one.
-    pub fn write_at(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> caller::Result<()> {
+    pub fn write_at(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<()> {
         Ok(self.write_now(inode, offset, data, &mut 0)?)
     }
 
@@ -90,7 +90,7 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Self::write_at`]; the file may have been changed within the range all the same.
-    pub fn write_some_at(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> caller::Result<usize> {
+    pub fn write_some_at(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<usize> {
         let mut done = 0;
         match self.write_now(inode, offset, data, &mut done) {
             Ok(()) => Ok(data.len()),
@@ -123,7 +123,7 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Self::write_at`].
-    pub fn write_keeping_times(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> caller::Result<()> {
+    pub fn write_keeping_times(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<()> {
         let inode = self.write(inode, offset, data, Writer::Cache, &mut 0)?;
         self.bring_out_cut(&inode);
         Ok(self.honour_sync(&inode)?)
@@ -199,7 +199,7 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Self::write_at`].
-    pub fn append(&self, inode: InodeNumber, data: &[u8]) -> caller::Result<u64> {
+    pub fn append(&self, inode: InodeNumber, data: &[u8]) -> Result<u64> {
         if self.mount.options.read_only {
             return Err(Error::ReadOnly.into());
         }

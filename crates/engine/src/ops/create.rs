@@ -8,9 +8,9 @@ use super::file_type::mode_of;
 use super::links::count_links;
 use super::protected::check_new_entry;
 use super::stat::stat_of;
-use super::{Caller, FileType, InodeRef, Permissions, Stat, Volume, check_new_name};
+use super::{Caller, FileType, InodeRef, NewFile, Permissions, Stat, Volume, check_new_name};
 use crate::dir::{self, DirSlot};
-use crate::error::{Error, Result, caller};
+use crate::error::{Error, Result};
 use crate::inode::{self, NewInode, unlinked};
 use crate::parent;
 use crate::space;
@@ -21,84 +21,10 @@ use crate::trans::{InoId, InodeFields, Reservation, Transaction};
 use xfskit_ondisk::dir::FileType as EntryType;
 use xfskit_ondisk::inode::MODE_TYPE;
 use xfskit_ondisk::symlink::SYMLINK_LENGTH_LIMIT;
-use xfskit_ondisk::{DeviceNumber, InodeNumber, Timestamp};
+use xfskit_ondisk::{DeviceNumber, InodeNumber, Timestamp, encode_device, fits_device_node};
 
 /// Largest link count of a directory's parent, and of any file.
 pub(super) const MAX_LINKS: u32 = i32::MAX as u32;
-
-/// What to make.
-///
-/// ```
-/// use xfskit_engine::{FileType, NewFile, Permissions};
-///
-/// let file = NewFile::file(0o644);
-/// let dir = NewFile::dir(0o755);
-/// let link = NewFile::symlink(b"target");
-/// let pipe = NewFile::new(FileType::Fifo, Permissions::new(0o600));
-/// // /dev/null, made by a caller that has a umask.
-/// let null = NewFile { device: 0x0103, umask: 0o022, ..NewFile::new(FileType::CharDevice, Permissions::new(0o666)) };
-/// // What mknod(2) was given: there are seven types.
-/// assert_eq!(NewFile::of_mode(0o010_600).map(|new| new.file_type), Some(FileType::Fifo));
-/// assert!(NewFile::of_mode(0o150_000).is_none());
-/// # let _ = (file, dir, link, pipe, null);
-/// ```
-#[derive(Clone, Debug)]
-pub struct NewFile<'a> {
-    /// What kind of file.
-    pub file_type: FileType,
-    /// Who may use it.
-    pub permissions: Permissions,
-    /// Bits of permissions that are taken away where the directory has no default ACL.
-    pub umask: u16,
-    /// Device number of a device node, in Linux's encoding; 0 for all else.
-    pub device: u32,
-    /// Target of a symbolic link; empty for all else.
-    pub target: &'a [u8],
-}
-
-impl NewFile<'static> {
-    /// A file of a type. A device node needs its `device` as well, and for a symbolic link there is
-    /// [`Self::symlink`].
-    pub const fn new(file_type: FileType, permissions: Permissions) -> Self {
-        Self { file_type, permissions, umask: 0, device: 0, target: &[] }
-    }
-
-    /// A regular file with these bits of permissions. To make one with more than the twelve bits that there are is
-    /// refused; [`Self::of_mode`] takes a mode with a type.
-    pub const fn file(permissions: u16) -> Self {
-        Self::new(FileType::File, Permissions::unchecked(permissions))
-    }
-
-    /// A directory with these bits of permissions, as [`Self::file`].
-    pub const fn dir(permissions: u16) -> Self {
-        Self::new(FileType::Dir, Permissions::unchecked(permissions))
-    }
-
-    /// What a raw mode asks for, as mknod(2) takes it: a regular file if it names no type; `None` for a type that does
-    /// not exist.
-    pub const fn of_mode(mode: u16) -> Option<Self> {
-        let permissions = Permissions::new(mode);
-        match FileType::of_mode(mode) {
-            Some(file_type) => Some(Self::new(file_type, permissions)),
-            None if mode & MODE_TYPE == 0 => Some(Self::new(FileType::File, permissions)),
-            None => None,
-        }
-    }
-}
-
-impl<'a> NewFile<'a> {
-    /// A symbolic link to `target`.
-    pub const fn symlink(target: &'a [u8]) -> Self {
-        Self { target, ..NewFile::new(FileType::Symlink, Permissions::new(0o777)) }
-    }
-}
-
-impl NewFile<'_> {
-    /// Type and permissions in one number, as mknod(2) takes them.
-    pub const fn mode(&self) -> u16 {
-        self.file_type.mode_bits() | self.permissions.bits()
-    }
-}
 
 impl Volume {
     /// Makes a file, directory, device node, pipe or socket named `name` in `dir`.
@@ -107,7 +33,7 @@ impl Volume {
     /// `Exists`, `NotADirectory`, `Invalid` for a link without a target, a device number that XFS has no room for or of
     /// what is no device node, and permissions of more than twelve bits, `NoSpace`, `TooManyLinks`, `NameTooLong`,
     /// `NotFound` in a removed directory, `NotPermitted` in an immutable one.
-    pub fn create(&self, dir: InodeNumber, name: &[u8], new: &NewFile<'_>, caller: &Caller) -> caller::Result<Stat> {
+    pub fn create(&self, dir: InodeNumber, name: &[u8], new: &NewFile<'_>, caller: &Caller) -> Result<Stat> {
         check_new_name(name)?;
         check_new(new)?;
         let dir_inode = self.mount.inode(dir)?;
@@ -151,7 +77,7 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Self::create`].
-    pub fn symlink(&self, dir: InodeNumber, name: &[u8], target: &[u8], caller: &Caller) -> caller::Result<Stat> {
+    pub fn symlink(&self, dir: InodeNumber, name: &[u8], target: &[u8], caller: &Caller) -> Result<Stat> {
         if target.is_empty() {
             return Err(Error::NotFound.into());
         }
@@ -163,7 +89,7 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Self::create`]; `Invalid` for anything but a regular file.
-    pub fn tmpfile(&self, dir: InodeNumber, new: &NewFile<'_>, caller: &Caller) -> caller::Result<InodeRef<'_>> {
+    pub fn tmpfile(&self, dir: InodeNumber, new: &NewFile<'_>, caller: &Caller) -> Result<InodeRef<'_>> {
         check_new(new)?;
         if !new.file_type.is_file() {
             return Err(Error::Invalid("only a regular file can be without a name").into());
@@ -271,7 +197,7 @@ impl Volume {
         }
         let links = if is_dir { 2 } else { 0 };
         let attr_fork = tx.geometry().has_parent();
-        let device = if new.file_type.is_device() { DeviceNumber::from_linux(new.device).to_xfs() } else { 0 };
+        let device = if new.file_type.is_device() { encode_device(DeviceNumber::from_linux(new.device)) } else { 0 };
         let mode = mode_of(new.file_type, Permissions::new(mode));
         let new_inode = NewInode { mode, uid: caller.uid, gid, links, device, attr_fork };
         let child = inode::create(tx, number, &new_inode, Some(dir))?;
@@ -328,7 +254,7 @@ pub(super) fn check_new(new: &NewFile<'_>) -> Result<()> {
 
 /// Whether the number of a device node can be stored; it would become another device's.
 fn check_device(new: &NewFile<'_>) -> Result<()> {
-    let fits = !new.file_type.is_device() || DeviceNumber::from_linux(new.device).fits_xfs();
+    let fits = !new.file_type.is_device() || fits_device_node(DeviceNumber::from_linux(new.device));
     if fits { Ok(()) } else { Err(Error::Invalid("XFS has no room for such a device number")) }
 }
 

@@ -15,11 +15,11 @@
 //! Crash behaviour: some links are done. A file in the middle of a collapse or an insertion has some of its
 //! extents moved and others not, as with the kernel.
 
-use super::Volume;
+use super::{Fallocate, Volume};
 use super::map::{END_OF_MAP, Times, grow, next_link, next_link_with, remove_range, touch_contents, zero_bytes};
 use super::protected::{check_not_immutable, check_unprotected};
 use crate::data::{self, BlockState, MAX_SIZE_BYTES, Source};
-use crate::error::{Error, Result, caller};
+use crate::error::{Error, Result};
 use crate::incore::ForkKind;
 use crate::inode::bmap;
 use crate::mount::BlockPool;
@@ -33,33 +33,9 @@ use xfskit_ondisk::{FileBlock, InodeNumber};
 /// Bytes of a shared piece that one link copies.
 const UNSHARE_BYTES: u64 = 1 << 20;
 
-/// What to do with a range of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fallocate {
-    /// It gets space; the file grows to the end of the range.
-    Allocate,
-    /// It gets space, behind the end of the file too.
-    AllocateKeepSize,
-    /// As [`Self::AllocateKeepSize`], and blocks of its own for those that it shares: what is written to the range
-    /// afterwards finds its space there. Contents stay as they are, however far it gets.
-    UnshareKeepSize,
-    /// It loses its space and reads as zeros.
-    PunchHole,
-    /// It reads as zeros and has space; the file grows to the end of the range.
-    ZeroRange,
-    /// It reads as zeros and has space, behind the end of the file too.
-    ZeroRangeKeepSize,
-    /// It goes, and what is behind it moves up. Whole blocks only.
-    CollapseRange,
-    /// A hole comes in its place, and what was there and behind moves back. Whole blocks only.
-    InsertRange,
-}
-
-impl Fallocate {
-    /// Where the first link takes blocks for trees from.
-    fn pool(self) -> BlockPool {
-        if self == Self::PunchHole { BlockPool::Removal } else { BlockPool::Ordinary }
-    }
+/// Where the first link takes blocks for trees from.
+fn pool(what: Fallocate) -> BlockPool {
+    if what == Fallocate::PunchHole { BlockPool::Removal } else { BlockPool::Ordinary }
 }
 
 /// The range, in bytes and in the blocks of the file.
@@ -88,7 +64,7 @@ impl Volume {
     /// cannot count the extents, of an insertion before anything is changed; `NotPermitted` for an immutable file, and
     /// for anything but allocation in an append-only one; `IsADirectory`, `ReadOnly`, `NoSpace`, `Stale`, `Corrupt`,
     /// `Io`.
-    pub fn fallocate(&self, inode: InodeNumber, offset: u64, length: u64, what: Fallocate) -> caller::Result<()> {
+    pub fn fallocate(&self, inode: InodeNumber, offset: u64, length: u64, what: Fallocate) -> Result<()> {
         Ok(self.allocate_range(inode, what, offset..offset.saturating_add(length), Times::Change)?)
     }
 
@@ -102,7 +78,7 @@ impl Volume {
         offset: u64,
         length: u64,
         what: Fallocate,
-    ) -> caller::Result<()> {
+    ) -> Result<()> {
         Ok(self.allocate_range(inode, what, offset..offset.saturating_add(length), Times::Keep)?)
     }
 
@@ -123,7 +99,7 @@ impl Volume {
         if !aligned && matches!(what, Fallocate::CollapseRange | Fallocate::InsertRange) {
             return Err(Error::Invalid("only whole blocks can be collapsed or inserted"));
         }
-        let changed = self.change_map(inode, what.pool(), |tx, ino| {
+        let changed = self.change_map(inode, pool(what), |tx, ino| {
             let core = &tx.inode(ino).core;
             match what {
                 Fallocate::Allocate | Fallocate::AllocateKeepSize => check_not_immutable(core)?,

@@ -2,59 +2,20 @@
 //! extents.
 
 use super::create::{single, touch};
-use super::{Caller, Volume};
-use crate::error::{Error, Result, caller};
+use super::{Caller, Flags, Volume, xflags};
+use crate::error::{Error, Result};
 use crate::trans::reservation_of;
 use crate::trans::{InoId, InodeFields, Transaction};
 use xfskit_ondisk::extent::MAX_EXTENT_BLOCKS;
 use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_TYPE, flags, flags2};
 use xfskit_ondisk::{Geometry, InodeCore, InodeNumber};
 
-/// Flags of an inode that callers set, in the bits of Linux's `FS_XFLAG_*`. Those up to `FILESTREAM` have the bits of
-/// [`flags`](xfskit_ondisk::inode::flags).
-pub mod xflags {
-    /// The contents lie on the realtime device.
-    pub const REALTIME: u32 = 1 << 0;
-    /// Blocks are preallocated; cannot be set.
-    pub const PREALLOC: u32 = 1 << 1;
-    /// What a flag of `inode::flags` may be, the two above apart.
-    pub const OF_DISK: u32 = 0x7ff8;
-    /// Direct access.
-    pub const DAX: u32 = 1 << 15;
-    /// Copies on write are allocated in units of their extent size.
-    pub const COWEXTSIZE: u32 = 1 << 16;
-    /// The inode has attributes; cannot be set.
-    pub const HASATTR: u32 = 1 << 31;
-}
-
-/// Flags, project and hints of an inode.
-///
-/// ```
-/// # fn keep_to_project(fs: &xfskit_engine::Volume, dir: xfskit_ondisk::InodeNumber) -> xfskit_engine::Result<()> {
-/// let mut flags = fs.flags(dir)?;
-/// flags.project = 7;
-/// flags.xflags |= u32::from(xfskit_ondisk::inode::flags::PROJINHERIT);
-/// fs.set_flags(dir, &flags, &xfskit_engine::Caller::root())?;
-/// # Ok(()) }
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Flags {
-    /// The flags, in the bits of [`xflags`].
-    pub xflags: u32,
-    /// The project.
-    pub project: u32,
-    /// In which units the file is to be allocated, or the files made in a directory; 0 for any. A multiple of a block.
-    pub extent_size_bytes: u32,
-    /// The same for copies of shared blocks.
-    pub cow_extent_size_bytes: u32,
-}
-
 impl Volume {
     /// The flags, the project and the hints of an inode.
     ///
     /// # Errors
     /// `Stale`, `Corrupt`, `Io`.
-    pub fn flags(&self, inode: InodeNumber) -> caller::Result<Flags> {
+    pub fn flags(&self, inode: InodeNumber) -> Result<Flags> {
         let inode = self.mount.inode(inode)?;
         let mut tx = Transaction::read_only(&self.mount);
         let id = self.join(&mut tx, &inode)?;
@@ -69,7 +30,7 @@ impl Volume {
     /// `NotPermitted` for all but the owner and root, and for all but root for the immutable and the append-only
     /// flag; `Invalid` for a hint that the image or the type of file cannot have, for another hint once a file has
     /// extents, and for the realtime flag; `ReadOnly`, `Stale`, `Corrupt`, `Io`.
-    pub fn set_flags(&self, inode: InodeNumber, wanted: &Flags, caller: &Caller) -> caller::Result<()> {
+    pub fn set_flags(&self, inode: InodeNumber, wanted: &Flags, caller: &Caller) -> Result<()> {
         let inode = self.mount.inode(inode)?;
         let mut tx = self.begin(single(reservation_of(self.mount.reservations.ichange)))?;
         let result = (|| {

@@ -10,8 +10,8 @@
 //!
 //! Crash behaviour: nothing is promised before the wait has ended.
 
-use super::Volume;
-use crate::error::{Error, Result, caller};
+use super::{SyncKind, SyncPoint, Volume};
+use crate::error::{Error, Result};
 use crate::incore::Inode;
 use crate::item::CheckpointSeq;
 use crate::journal::FlushPoint;
@@ -22,52 +22,6 @@ use xfskit_ondisk::inode::flags;
 /// What waits of a file in memory is little up to so many bytes.
 const LITTLE_BYTES: u64 = 256 << 10;
 
-/// How much of an inode is to be durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SyncOf {
-    /// Contents, names, attributes, times: what [`Volume::fsync`] makes durable.
-    All,
-    /// The same, but times that have changed alone may wait: what [`Volume::fdatasync`] makes durable.
-    Data,
-}
-
-/// Fsyncs that have begun ([`Volume::begin_fsync`]), and what they still wait for.
-///
-/// It is good for the volume that gave it, for as long as that is open. To drop it undoes nothing and waits for
-/// nothing: what was begun becomes durable with whatever is synced next. To wait for it twice does no harm. The default
-/// is that of no fsync at all.
-#[derive(Clone, Copy, Debug, Default)]
-#[must_use = "nothing is durable before Volume::await_durable"]
-pub struct SyncPoint {
-    /// The number of the mount.
-    of: Option<u64>,
-    /// The newest checkpoint with changes of the inodes.
-    newest: Option<CheckpointSeq>,
-    /// When the last one began; `None` if there is nothing to wait for.
-    since: Option<FlushPoint>,
-    /// Fsyncs that wait for a checkpoint.
-    forces: u64,
-}
-
-/// No mount has this number.
-const OF_SEVERAL: u64 = u64::MAX;
-
-impl SyncPoint {
-    /// Both: the fsyncs of this one and of `other`. Points of two volumes cannot be waited for together.
-    pub fn and(self, other: Self) -> Self {
-        let of = match (self.of, other.of) {
-            (Some(one), Some(another)) if one != another => Some(OF_SEVERAL),
-            (one, another) => one.or(another),
-        };
-        Self {
-            of,
-            newest: self.newest.max(other.newest),
-            since: self.since.max(other.since),
-            forces: self.forces + other.forces,
-        }
-    }
-}
-
 impl Volume {
     /// Makes everything done to an inode durable: contents, names, attributes. What changes those logs the inode
     /// with them. Costs nothing when nothing has changed since the last checkpoint. What cannot be written out keeps
@@ -75,16 +29,16 @@ impl Volume {
     ///
     /// # Errors
     /// `NoSpace`, `Io`, `Shutdown`.
-    pub fn fsync(&self, inode: InodeNumber) -> caller::Result<()> {
-        self.await_durable(self.begin_fsync(inode, SyncOf::All)?)
+    pub fn fsync(&self, inode: InodeNumber) -> Result<()> {
+        self.await_durable(self.begin_fsync(inode, SyncKind::Full)?)
     }
 
     /// As [`Self::fsync`], but when only times have changed they may wait.
     ///
     /// # Errors
     /// As [`Self::fsync`].
-    pub fn fdatasync(&self, inode: InodeNumber) -> caller::Result<()> {
-        self.await_durable(self.begin_fsync(inode, SyncOf::Data)?)
+    pub fn fdatasync(&self, inode: InodeNumber) -> Result<()> {
+        self.await_durable(self.begin_fsync(inode, SyncKind::Data)?)
     }
 
     /// The first half of an [`fsync`](Self::fsync), for callers with many files: writes out what waits of an inode in
@@ -93,7 +47,7 @@ impl Volume {
     /// before this call; what is done between it and the wait may or may not be.
     ///
     /// ```
-    /// use xfskit_engine::{Caller, NewFile, SyncOf, SyncPoint};
+    /// use xfskit_engine::{Caller, NewFile, SyncKind, SyncPoint};
     /// # let device = std::sync::Arc::new(xfskit_device::MemoryDevice::new(32 << 20));
     /// # let filesystem = xfskit::create_on(device, &xfskit::MkfsOptions::new().small())?;
     /// # let volume = filesystem.volume();
@@ -102,7 +56,7 @@ impl Volume {
     /// for name in [b"table", b"index"] {
     ///     let file = volume.create(volume.root(), name, &NewFile::file(0o644), &Caller::root())?.inode;
     ///     volume.append(file, b"row")?;
-    ///     both = both.and(volume.begin_fsync(file, SyncOf::All)?);
+    ///     both = both.and(volume.begin_fsync(file, SyncKind::Full)?);
     /// }
     /// volume.await_durable(both)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -111,19 +65,19 @@ impl Volume {
     /// # Errors
     /// As [`Self::fsync`]. What could be written out of the inode is durable then, unless the filesystem has shut down:
     /// this has waited for it. Points that were returned before are as good as ever: wait for them.
-    pub fn begin_fsync(&self, inode: InodeNumber, what: SyncOf) -> caller::Result<SyncPoint> {
+    pub fn begin_fsync(&self, inode: InodeNumber, what: SyncKind) -> Result<SyncPoint> {
         self.mount.journal.check()?;
-        let of = Some(self.mount.number);
+        let volume = Some(self.mount.number);
         if self.mount.options.read_only {
-            return Ok(SyncPoint { of, ..SyncPoint::default() });
+            return Ok(SyncPoint { volume, ..SyncPoint::default() });
         }
         let contents_alone = || {
-            let since = Some(self.mount.journal.flush_point());
-            SyncPoint { of, since, ..SyncPoint::default() }
+            let flush = Some(self.mount.journal.flush_point().0);
+            SyncPoint { volume, flush, ..SyncPoint::default() }
         };
         let Some(inode) = self.mount.inodes.find(inode) else { return Ok(contents_alone()) };
         // In this order: a thread that settles the inode pins it before it gives the lock back.
-        let is_settled = what == SyncOf::Data && inode.state_lock().read().is_settled();
+        let is_settled = what == SyncKind::Data && inode.state_lock().read().is_settled();
         if is_settled && !inode.item().is_pinned() {
             return Ok(contents_alone());
         }
@@ -131,9 +85,9 @@ impl Volume {
         Self::forget_cut(&inode);
         let waiting = self.write_out(&inode);
         // A transaction that is committing now holds the lock; what it does came after this call.
-        let since = Some(self.mount.journal.flush_point());
+        let flush = Some(self.mount.journal.flush_point().0);
         let newest = inode.item().pinned_by();
-        let point = SyncPoint { of, newest, since, forces: newest.is_some().into() };
+        let point = SyncPoint { volume, transaction: newest.map(|seq| seq.0), flush, waiters: newest.is_some().into() };
         match waiting {
             Ok(()) => Ok(point),
             Err(error) => self.await_durable(point).and(Err(error.into())),
@@ -145,13 +99,13 @@ impl Volume {
     /// # Errors
     /// `Io`, `Shutdown`: of the files of the point, each may or may not be durable. `Invalid` for a point of another
     /// volume, or of two.
-    pub fn await_durable(&self, point: SyncPoint) -> caller::Result<()> {
-        if point.of.is_some_and(|of| of != self.mount.number) {
+    pub fn await_durable(&self, point: SyncPoint) -> Result<()> {
+        if point.volume.is_some_and(|volume| volume != self.mount.number) {
             return Err(Error::Invalid("these fsyncs were begun on another volume").into());
         }
-        let Some(since) = point.since else { return Ok(()) };
-        self.mount.journal.make_durable(point.newest, since)?;
-        let others = point.forces.saturating_sub(1);
+        let Some(flush) = point.flush else { return Ok(()) };
+        self.mount.journal.make_durable(point.transaction.map(CheckpointSeq), FlushPoint(flush))?;
+        let others = point.waiters.saturating_sub(1);
         let counters = &self.mount.counters;
         counters.log_forces.add(others);
         counters.log_forces_shared.add(others);
@@ -172,7 +126,7 @@ impl Volume {
     ///
     /// # Errors
     /// `Stale`, `Corrupt`, `Io`.
-    pub fn is_synchronous(&self, inode: InodeNumber) -> caller::Result<bool> {
+    pub fn is_synchronous(&self, inode: InodeNumber) -> Result<bool> {
         Ok(is_sync(&*self.mount.inode(inode)?))
     }
 

@@ -11,7 +11,7 @@
 
 use super::Volume;
 use crate::env::{Environment, SystemEnvironment};
-use crate::error::{Result, caller};
+use crate::error::{Error, Result};
 use crate::journal::LogState;
 use crate::mount::{Claim, ClaimFor, Mount, MountOptions, SUPERBLOCK_KIND};
 use crate::open::{FoundLog, Stage, read_superblock};
@@ -49,18 +49,18 @@ impl Growth {
     /// # Errors
     /// `Invalid` for a size that is smaller than the filesystem; `Superblock` for one that the format cannot have, and
     /// for a superblock that makes no sense.
-    pub fn plan(superblock: &RawSuperblock, size_bytes: u64) -> caller::Result<Self> {
+    pub fn plan(superblock: &RawSuperblock, size_bytes: u64) -> Result<Self> {
         let superblock = &sound(superblock)?;
         let (old_blocks, ag_blocks) = (superblock.data_blocks.get(), u64::from(superblock.ag_blocks.get()));
         let room = size_bytes >> superblock.block_log;
         if room < old_blocks {
-            return Err(caller::Error::Invalid("a filesystem cannot be made smaller"));
+            return Err(Error::Invalid("a filesystem cannot be made smaller"));
         }
         let rest = room % ag_blocks;
         let is_too_short = rest > 0 && rest < MIN_AG_BLOCKS;
         let new_blocks = (if is_too_short { room - rest } else { room }).max(old_blocks);
         let Ok(new_ags) = u32::try_from(new_blocks.div_ceil(ag_blocks)) else {
-            return Err(caller::Error::Invalid("so large a filesystem needs larger AGs"));
+            return Err(Error::Invalid("so large a filesystem needs larger AGs"));
         };
         let old_ags = superblock.ag_count.get();
         let growth = Self { block_bytes: superblock.block_size.get(), old_blocks, new_blocks, old_ags, new_ags };
@@ -104,7 +104,7 @@ impl Volume {
     /// # Errors
     /// `Superblock`, `Io`.
     #[doc(hidden)]
-    pub fn superblock_on(device: &dyn BlockDevice) -> caller::Result<RawSuperblock> {
+    pub fn superblock_on(device: &dyn BlockDevice) -> Result<RawSuperblock> {
         Ok(read_superblock(device)?.raw().clone())
     }
 
@@ -139,7 +139,7 @@ impl Volume {
         log_device: Option<Arc<dyn BlockDevice>>,
         options: MountOptions,
         size_bytes: u64,
-    ) -> caller::Result<Growth> {
+    ) -> Result<Growth> {
         Self::grow_in(device, log_device, options, Arc::new(SystemEnvironment::default()), size_bytes)
     }
 
@@ -153,16 +153,16 @@ impl Volume {
         options: MountOptions,
         env: Arc<dyn Environment>,
         size_bytes: u64,
-    ) -> caller::Result<Growth> {
+    ) -> Result<Growth> {
         if size_bytes > device.size_bytes() {
-            return Err(caller::Error::Invalid("the device is smaller than that"));
+            return Err(Error::Invalid("the device is smaller than that"));
         }
         // What the log may contain of a size is replayed below; a size that makes no sense is refused before that.
         let found = FoundLog::find(Arc::clone(&device), log_device.clone())?;
         Growth::plan(found.superblock(), size_bytes)?;
         let volume = Self::open_in(Arc::clone(&device), log_device.clone(), options.clone(), Arc::clone(&env))?;
         if volume.mount.options.read_only {
-            return Err(caller::Error::ReadOnly);
+            return Err(Error::ReadOnly);
         }
         // The kernel may have recovered a growth that was cut off before the copies of the superblock were written.
         volume.mount.mend_superblock_copies()?;
@@ -173,11 +173,11 @@ impl Volume {
             let claims = Claim::take_all(&device, log_device.as_ref(), ClaimFor::Writing)?;
             let found = FoundLog::find(Arc::clone(&device), log_device.clone())?;
             if found.state != LogState::Clean {
-                return Err(caller::Error::Invalid("another program writes to the image"));
+                return Err(Error::Invalid("another program writes to the image"));
             }
             // Between the two claims another thread of this program may have grown it.
             if Growth::plan(found.superblock(), size_bytes)? != growth {
-                return Err(caller::Error::Invalid("another thread has changed the size of the image"));
+                return Err(Error::Invalid("another thread has changed the size of the image"));
             }
             let stage = Stage::Growing(growth.apply(found.superblock())?);
             let end = Some(found.end());

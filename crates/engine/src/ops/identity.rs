@@ -7,7 +7,7 @@
 
 use super::Volume;
 use crate::env::Environment;
-use crate::error::{Error, Result, caller};
+use crate::error::{Error, Result};
 use crate::mount::{Mount, SUPERBLOCK_KIND};
 use crate::open::Identity;
 use crate::trans::reservation_of;
@@ -42,9 +42,9 @@ impl Volume {
     ///
     /// # Errors
     /// `Invalid` for a label of more than 12 bytes or with a zero byte; `ReadOnly`, `Io`, `Shutdown`.
-    pub fn set_label(&self, label: &[u8]) -> caller::Result<()> {
+    pub fn set_label(&self, label: &[u8]) -> Result<()> {
         if label.len() > LABEL_BYTES || label.contains(&0) {
-            return Err(caller::Error::Invalid("a label has at most 12 bytes, and no zero byte"));
+            return Err(Error::Invalid("a label has at most 12 bytes, and no zero byte"));
         }
         let mut padded = [0; LABEL_BYTES];
         padded[..label.len()].copy_from_slice(label);
@@ -78,9 +78,9 @@ impl Volume {
     ///
     /// # Errors
     /// `ReadOnly`; as [`Self::unmount`].
-    pub fn set_uuid(self, uuid: NewUuid) -> caller::Result<[u8; 16]> {
+    pub fn set_uuid(self, uuid: NewUuid) -> Result<[u8; 16]> {
         if self.mount.options.read_only {
-            return Err(caller::Error::ReadOnly);
+            return Err(Error::ReadOnly);
         }
         let old = Identity::of(&self.mount.superblock());
         let new = match uuid {
@@ -108,9 +108,9 @@ impl Volume {
     ///
     /// # Errors
     /// `ReadOnly`, `Io`.
-    pub fn write_superblock_copies(&self) -> caller::Result<()> {
+    pub fn write_superblock_copies(&self) -> Result<()> {
         if self.mount.options.read_only {
-            return Err(caller::Error::ReadOnly);
+            return Err(Error::ReadOnly);
         }
         self.sync()?;
         Ok(self.mount.write_superblock_copies()?)

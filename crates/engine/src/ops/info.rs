@@ -2,7 +2,7 @@
 
 use super::Volume;
 use crate::counters::Counters;
-use crate::error::caller;
+use crate::error::Result;
 use crate::journal::{LogState, RecoveryReport};
 use crate::mount::MountOptions;
 use xfskit_ondisk::{Geometry, RawSuperblock};
@@ -96,7 +96,7 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Self::unmount`].
-    pub fn unmount_if_changed(self) -> caller::Result<()> {
+    pub fn unmount_if_changed(self) -> Result<()> {
         if self.mount.options.read_only {
             return Ok(());
         }

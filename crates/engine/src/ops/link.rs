@@ -6,7 +6,7 @@ use super::protected::{check_lost_entry, check_new_entry, check_unprotected};
 use super::stat::stat_of;
 use super::{Caller, RenameFlags, Stat, Volume, check_new_name};
 use crate::dir;
-use crate::error::{Error, Result, caller};
+use crate::error::{Error, Result};
 use crate::inode::unlinked;
 use crate::parent;
 use crate::trans::Transaction;
@@ -22,7 +22,7 @@ impl Volume {
     /// # Errors
     /// `Exists`, `NotPermitted` for a directory and for what is immutable or append-only, `TooManyLinks`, `NoSpace`,
     /// `NotFound` for a file whose last name was removed, `CrossesProjects`.
-    pub fn link(&self, dir: InodeNumber, name: &[u8], inode: InodeNumber, _: &Caller) -> caller::Result<Stat> {
+    pub fn link(&self, dir: InodeNumber, name: &[u8], inode: InodeNumber, _: &Caller) -> Result<Stat> {
         check_new_name(name)?;
         self.settle_unnamed(inode)?;
         loop {
@@ -39,9 +39,9 @@ impl Volume {
     ///
     /// # Errors
     /// `IsADirectory`, and those of [`Self::link`] and [`Self::rename`].
-    pub fn link_over(&self, dir: InodeNumber, name: &[u8], inode: InodeNumber, caller: &Caller) -> caller::Result<()> {
+    pub fn link_over(&self, dir: InodeNumber, name: &[u8], inode: InodeNumber, caller: &Caller) -> Result<()> {
         match self.link(dir, name, inode, caller) {
-            Err(caller::Error::Exists) => {}
+            Err(Error::Exists) => {}
             other => return other.map(drop),
         }
         if self.lookup_number(dir, name)? == inode {
@@ -52,14 +52,14 @@ impl Volume {
         let temporary = format!(".xfskit-{:x}", inode.0).into_bytes();
         let linked = self.link(dir, &temporary, inode, caller);
         // A crash may have left the temporary name.
-        if !matches!(linked, Err(caller::Error::Exists)) || self.lookup_number(dir, &temporary)? != inode {
+        if !matches!(linked, Err(Error::Exists)) || self.lookup_number(dir, &temporary)? != inode {
             linked?;
         }
         let renamed = self.rename(dir, &temporary, dir, name, RenameFlags::default(), caller);
         // It is still there after an error, and when another thread gave the inode that name meanwhile: two names of
         // one inode are renamed by doing nothing.
         match self.unlink(dir, &temporary, caller) {
-            Err(caller::Error::NotFound) | Ok(()) => renamed,
+            Err(Error::NotFound) | Ok(()) => renamed,
             other => renamed.and(other),
         }
     }
@@ -69,7 +69,7 @@ impl Volume {
     ///
     /// # Errors
     /// `NotPermitted` for what is immutable or append-only, and as in a sticky directory; `NotFound`, `Corrupt`, `Io`.
-    pub fn check_replaceable(&self, dir: InodeNumber, name: &[u8], caller: &Caller) -> caller::Result<()> {
+    pub fn check_replaceable(&self, dir: InodeNumber, name: &[u8], caller: &Caller) -> Result<()> {
         let dir_inode = self.mount.inode(dir)?;
         loop {
             let child_inode = self.mount.inode(self.lookup_number(dir, name)?)?;

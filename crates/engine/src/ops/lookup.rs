@@ -2,7 +2,7 @@
 
 use super::{Stat, Volume, check_name};
 use crate::dir;
-use crate::error::{Error, Result, caller};
+use crate::error::{Error, Result};
 use crate::trans::{InoId, Transaction};
 use std::ops::ControlFlow;
 use xfskit_ondisk::InodeNumber;
@@ -12,7 +12,7 @@ impl Volume {
     ///
     /// # Errors
     /// `NotFound`, `NotADirectory`, `NameTooLong`, `Corrupt`, `Io`.
-    pub fn lookup(&self, dir: InodeNumber, name: &[u8]) -> caller::Result<Stat> {
+    pub fn lookup(&self, dir: InodeNumber, name: &[u8]) -> Result<Stat> {
         let number = self.lookup_number(dir, name)?;
         self.stat(number)
     }
@@ -21,7 +21,7 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Self::lookup`].
-    pub fn lookup_number(&self, dir: InodeNumber, name: &[u8]) -> caller::Result<InodeNumber> {
+    pub fn lookup_number(&self, dir: InodeNumber, name: &[u8]) -> Result<InodeNumber> {
         check_name(name)?;
         let dir = self.mount.inode(dir)?;
         let mut tx = Transaction::read_only(&self.mount);
@@ -74,7 +74,7 @@ impl Volume {
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
-    pub fn is_in_use(&self, inode: InodeNumber) -> caller::Result<bool> {
+    pub fn is_in_use(&self, inode: InodeNumber) -> Result<bool> {
         if self.mount.geometry.split_inode(inode).is_none() || self.mount.superblock().owns_inode(inode) {
             return Ok(false);
         }

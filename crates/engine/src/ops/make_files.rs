@@ -12,12 +12,12 @@ use super::create::check_new;
 use super::protected::check_new_entry;
 use super::setattr::check_time;
 use super::xattr::parse_plain;
-use super::{Caller, FileType, NewFile, Permissions, Stat, Volume, check_new_name};
+use super::{Caller, FileType, NewFile, Stat, Volume, WholeFile, check_new_name};
 use crate::attr::Attr;
 use crate::attr::update::{self, Logging};
 use crate::data;
 use crate::dir;
-use crate::error::{Error, Result, caller};
+use crate::error::{Error, Result};
 use crate::inode::default_fork_offset;
 use crate::mount::AttrPath;
 use crate::ops::stat::stat_of;
@@ -38,34 +38,11 @@ const LOG_SHARE: u64 = 16;
 /// Files that take as much of the journal together as one may take at worst, at least.
 const FILES_PER_WORST_CASE: usize = 16;
 
-/// A regular file with everything that it has.
-#[derive(Clone, Debug)]
-pub struct WholeFile<'a> {
-    /// Its name.
-    pub name: &'a [u8],
-    /// Who may use it.
-    pub permissions: Permissions,
-    /// Owner.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
-    /// Last access.
-    pub atime: Timestamp,
-    /// Last change of the contents.
-    pub mtime: Timestamp,
-    /// Attributes: not ACLs.
-    pub xattrs: &'a [(Vec<u8>, Vec<u8>)],
-    /// Contents.
-    pub contents: &'a [u8],
-}
-
-impl WholeFile<'_> {
-    /// Bytes of its attributes in shortform, its parent pointer's included.
-    fn shortform_bytes(&self) -> usize {
-        let of = |(name, value): &(Vec<u8>, Vec<u8>)| SHORTFORM_ENTRY_HEADER_BYTES + name.len() + value.len();
-        let parent = SHORTFORM_ENTRY_HEADER_BYTES + self.name.len() + PARENT_VALUE_BYTES;
-        SHORTFORM_HEADER_BYTES + parent + self.xattrs.iter().map(of).sum::<usize>()
-    }
+/// Bytes of a file's attributes in shortform, its parent pointer's included.
+fn shortform_bytes(file: &WholeFile<'_>) -> usize {
+    let of = |(name, value): &(Vec<u8>, Vec<u8>)| SHORTFORM_ENTRY_HEADER_BYTES + name.len() + value.len();
+    let parent = SHORTFORM_ENTRY_HEADER_BYTES + file.name.len() + PARENT_VALUE_BYTES;
+    SHORTFORM_HEADER_BYTES + parent + file.xattrs.iter().map(of).sum::<usize>()
 }
 
 impl Volume {
@@ -83,7 +60,7 @@ impl Volume {
         // What did not fit would take transactions of its own.
         let in_shortform = options.attr_path == AttrPath::Fast;
         let room = geometry.literal_area_bytes() - 8 * usize::from(default_fork_offset(geometry, ForkFormat::Extents));
-        in_shortform && (geometry.has_parent() || file.xattrs.is_empty()) && file.shortform_bytes() <= room
+        in_shortform && (geometry.has_parent() || file.xattrs.is_empty()) && shortform_bytes(file) <= room
     }
 
     /// Makes small regular files in a directory that has no default ACL, the first of them at least; returns those that
@@ -93,7 +70,7 @@ impl Volume {
     /// `Exists`, `NotADirectory`, `NoSpace`, `NameTooLong`; `Invalid` for a file that is not [small](Self::is_small),
     /// and for times, permissions and attributes that the calls for one file refuse; `NotFound` in a removed directory,
     /// `NotPermitted` in an immutable one.
-    pub fn make_files(&self, dir: InodeNumber, files: &[WholeFile<'_>]) -> caller::Result<Vec<Stat>> {
+    pub fn make_files(&self, dir: InodeNumber, files: &[WholeFile<'_>]) -> Result<Vec<Stat>> {
         if !files.is_sorted_by(|a, b| a.name < b.name) {
             let mut names = HashSet::with_capacity(files.len());
             if !files.iter().all(|file| names.insert(file.name)) {

@@ -44,30 +44,23 @@ mod unlink;
 mod write_out;
 mod xattr;
 
-pub use create::NewFile;
-pub use fallocate::Fallocate;
-pub use file_type::{FileType, Permissions};
-pub use flags::{Flags, xflags};
-pub use fsync::{SyncOf, SyncPoint};
 pub use grow::Growth;
 pub use identity::NewUuid;
 pub use info::Usage;
-pub use make_files::WholeFile;
 pub use open::RecoveredDevices;
 pub use path::MAX_LINKS_FOLLOWED;
-pub use path::{LastLink, split_path};
 pub use read_ahead::ReadAhead;
-pub use readdir::{DirEntry, DirEntryRef, LostNames, ReadDir};
+pub use readdir::{LostNames, ReadDir};
 pub use reference::InodeRef;
-pub use rename::RenameFlags;
-pub use seek::{FileExtent, Seek};
-pub use set_xattr::{SetMode, XattrChange, XattrOptions};
-pub use setattr::{SetAttr, SetTime};
-pub use stat::{FsStat, Stat};
+pub use set_xattr::XattrOptions;
 pub use trim::{TrimBy, Trimmed};
 pub use xattr::Namespace;
+pub use xfskit_vfs::{
+    Caller, DirEntry, DirEntryRef, Fallocate, FileExtent, FileType, Flags, FsStat, LastLink, NewFile, Permissions,
+    RenameFlags, Seek, SetAttr, SetMode, SetTime, Stat, SyncKind, SyncPoint, WholeFile, XattrChange, split_path, xflags,
+};
 
-use crate::error::{Error, Result, caller};
+use crate::error::{Error, Result};
 use crate::incore::{Inode, InodeState};
 use crate::inode::located_at;
 use crate::mount::Mount;
@@ -77,29 +70,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use xfskit_ondisk::InodeNumber;
 use xfskit_ondisk::dir::is_valid_name;
-
-/// The user that a call acts for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Caller {
-    /// User.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
-    /// Further groups.
-    pub groups: Vec<u32>,
-}
-
-impl Caller {
-    /// The superuser.
-    pub fn root() -> Self {
-        Self { uid: 0, gid: 0, groups: Vec::new() }
-    }
-
-    /// Whether the caller belongs to a group.
-    pub fn in_group(&self, gid: u32) -> bool {
-        self.gid == gid || self.groups.contains(&gid)
-    }
-}
 
 /// An XFS filesystem. Shared between threads; every method takes `&self`.
 ///
@@ -255,14 +225,14 @@ impl Volume {
     ///
     /// # Errors
     /// `Io`, `Shutdown`; `NoSpace`, `Corrupt` of a file that could not be written out and goes on waiting.
-    pub fn sync(&self) -> caller::Result<()> {
+    pub fn sync(&self) -> Result<()> {
         if self.mount.options.read_only {
             return Ok(());
         }
         self.and_discard(|| self.sync_all())
     }
 
-    fn sync_all(&self) -> caller::Result<()> {
+    fn sync_all(&self) -> Result<()> {
         let waiting = self.write_out_all();
         // An inode that is refused again stays on the unlinked list, durably, and waits.
         let _ = self.free_waiting();
@@ -278,7 +248,7 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Self::sync`].
-    pub fn end_log(&mut self) -> caller::Result<()> {
+    pub fn end_log(&mut self) -> Result<()> {
         self.sync()?;
         if self.mount.nameless.now() > 0 {
             return Ok(());
@@ -293,12 +263,12 @@ impl Volume {
     /// `Io`, `Shutdown`; `NoSpace`, `Corrupt` of a file whose contents could not be written out and are lost, or of an
     /// unlinked inode that could not be freed. All else is in the image. For an unlinked inode, unless it is damaged,
     /// the log stays dirty, so that the next mount tries again, the kernel's too.
-    pub fn unmount(self) -> caller::Result<()> {
+    pub fn unmount(self) -> Result<()> {
         self.close_with(Mount::unmount)
     }
 
     /// As [`Self::unmount`]; `close` closes the log.
-    fn close_with(self, close: impl FnOnce(&Arc<Mount>) -> Result<()>) -> caller::Result<()> {
+    fn close_with(self, close: impl FnOnce(&Arc<Mount>) -> Result<()>) -> Result<()> {
         // What cannot be written out is lost, and reported; the image is closed in good order all the same.
         let lost = self.write_out_all();
         if lost.is_err() {

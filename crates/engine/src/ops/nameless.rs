@@ -15,7 +15,7 @@
 
 use super::Volume;
 use super::create::single;
-use crate::error::{Error, Result, caller};
+use crate::error::{Error, Result};
 use crate::incore::Inode;
 use crate::inode::unlinked;
 use crate::mount::BlockPool;
@@ -39,7 +39,7 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Self::drop_references`].
-    pub fn drop_references_lazily(&self, inode: InodeNumber, count: u64) -> caller::Result<()> {
+    pub fn drop_references_lazily(&self, inode: InodeNumber, count: u64) -> Result<()> {
         let Some(inode) = self.release_references(inode, count) else { return Ok(()) };
         if !self.may_wait(&inode) {
             return Ok(self.inactivate_or_put_off(&inode)?);
@@ -57,7 +57,7 @@ impl Volume {
     /// # Errors
     /// `Corrupt`, `Shutdown`. What is refused for want of space, or by the device, is freed later; so is what is
     /// damaged, or keeps the log dirty.
-    pub fn free_waiting(&self) -> caller::Result<()> {
+    pub fn free_waiting(&self) -> Result<()> {
         let waiting: Vec<InodeNumber> = std::mem::take(&mut *self.waiting.lock()).into_iter().collect();
         let geometry = &self.mount.geometry;
         let ag_of = |number: &InodeNumber| geometry.split_inode(*number).map(|(ag, _)| ag);
@@ -88,7 +88,7 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Self::free_waiting`]; the first refusal of what could not be freed before.
-    pub fn free_nameless(&self) -> caller::Result<()> {
+    pub fn free_nameless(&self) -> Result<()> {
         Ok(self.free_all_waiting()?)
     }
 

@@ -6,7 +6,7 @@
 
 use super::Volume;
 use crate::env::{Environment, SystemEnvironment};
-use crate::error::{Result, caller};
+use crate::error::{Error, Result};
 use crate::journal::{LogState, RecoveryReport};
 use crate::mount::{Claim, ClaimFor, Mount, MountOptions};
 use crate::open::{FoundLog, Stage};
@@ -49,7 +49,7 @@ fn recover_over(
         Ok(()) => {}
         // An inode that there is no space to free: its image would keep a dirty log, and be read without it. Who opens
         // what is in memory to write looks for inodes without a name, whatever the log says.
-        Err(caller::Error::NoSpace) => mount.unmount()?,
+        Err(Error::NoSpace) => mount.unmount()?,
         Err(error) => return Err(error.into()),
     }
     Ok(RecoveredDevices { device, log_device, log_state: log.state, report })
@@ -112,7 +112,7 @@ impl Volume {
     /// # Errors
     /// `Superblock`, `Unsupported`, `Corrupt` as the image is; `NoLogDevice`; `DeviceInUse`; `Io`, also where the host
     /// has no space for the log.
-    pub fn open(device: Arc<dyn BlockDevice>, options: MountOptions) -> caller::Result<Self> {
+    pub fn open(device: Arc<dyn BlockDevice>, options: MountOptions) -> Result<Self> {
         Self::open_in(device, None, options, Arc::new(SystemEnvironment::default()))
     }
 
@@ -124,7 +124,7 @@ impl Volume {
         device: Arc<dyn BlockDevice>,
         log_device: Arc<dyn BlockDevice>,
         options: MountOptions,
-    ) -> caller::Result<Self> {
+    ) -> Result<Self> {
         Self::open_in(device, Some(log_device), options, Arc::new(SystemEnvironment::default()))
     }
 
@@ -137,7 +137,7 @@ impl Volume {
         log_device: Option<Arc<dyn BlockDevice>>,
         options: MountOptions,
         env: Arc<dyn Environment>,
-    ) -> caller::Result<Self> {
+    ) -> Result<Self> {
         let what_for = ClaimFor::mount(options.read_only || options.no_recovery || device.is_read_only());
         let claims = Claim::take_all(&device, log_device.as_ref(), what_for)?;
         Self::open_claimed(device, log_device, options, env, claims)
@@ -151,7 +151,7 @@ impl Volume {
         options: MountOptions,
         env: Arc<dyn Environment>,
         claims: Vec<Claim>,
-    ) -> caller::Result<Self> {
+    ) -> Result<Self> {
         // An image whose log is not replayed must not be written.
         let options = MountOptions { read_only: options.read_only || options.no_recovery, ..options };
         let looks_only = options.read_only || device.is_read_only();
@@ -190,7 +190,7 @@ impl Volume {
     pub fn recover_in_memory(
         device: Arc<dyn BlockDevice>,
         log_device: Option<Arc<dyn BlockDevice>>,
-    ) -> caller::Result<RecoveredDevices> {
+    ) -> Result<RecoveredDevices> {
         // A filesystem that writes now would show blocks of different times.
         let _claims = Claim::take_all(&device, log_device.as_ref(), ClaimFor::Reading)?;
         let log = FoundLog::find(Arc::clone(&device), log_device.clone())?;

@@ -1,8 +1,8 @@
 //! Paths: from text to inodes, and from inodes back to text by their parent pointers.
 
-use super::{InodeRef, Stat, Volume};
+use super::{InodeRef, LastLink, Stat, Volume};
 use crate::cycle::CycleGuard;
-use crate::error::{Error, Result, caller};
+use crate::error::{Error, Result};
 use crate::parent;
 use crate::trans::Transaction;
 use std::collections::HashMap;
@@ -12,25 +12,6 @@ use xfskit_ondisk::InodeNumber;
 pub const MAX_LINKS_FOLLOWED: usize = 40;
 /// Most bytes of paths that are listed for one inode, and of a single path.
 const MAX_PATH_BYTES: usize = 256 << 20;
-
-/// Whether a symbolic link at the end of a path is followed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LastLink {
-    /// It is: the path leads to what the link leads to.
-    Follow,
-    /// It is not: the path leads to the link itself.
-    Keep,
-}
-
-/// Cuts a path into its folder and its last name.
-///
-/// # Errors
-/// `Invalid` for the root, which has no name.
-pub fn split_path(path: &[u8]) -> caller::Result<(&[u8], &[u8])> {
-    let end = path.iter().rposition(|&b| b != b'/').ok_or(Error::Invalid("the root has no name"))? + 1;
-    let start = path[..end].iter().rposition(|&b| b == b'/').map_or(0, |slash| slash + 1);
-    Ok((&path[..start], &path[start..end]))
-}
 
 /// Whether only a directory has such a path.
 pub(crate) fn names_directory(path: &[u8]) -> bool {
@@ -44,7 +25,7 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Self::lookup`]; `NotADirectory` for another file's path with a slash; `TooManySymlinks`.
-    pub fn resolve(&self, path: &[u8], last: LastLink) -> caller::Result<Stat> {
+    pub fn resolve(&self, path: &[u8], last: LastLink) -> Result<Stat> {
         self.resolve_ref(path, last)?.stat()
     }
 
@@ -52,7 +33,7 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Self::resolve`].
-    pub fn resolve_ref(&self, path: &[u8], last: LastLink) -> caller::Result<InodeRef<'_>> {
+    pub fn resolve_ref(&self, path: &[u8], last: LastLink) -> Result<InodeRef<'_>> {
         Ok(self.walk_path(path, last)?.0)
     }
 
@@ -60,7 +41,7 @@ impl Volume {
     /// inode on the way is referenced until the next one is, so that the path leads to no other file that got its
     /// number.
     #[doc(hidden)]
-    pub fn walk_path(&self, path: &[u8], last: LastLink) -> caller::Result<(InodeRef<'_>, Vec<Vec<u8>>)> {
+    pub fn walk_path(&self, path: &[u8], last: LastLink) -> Result<(InodeRef<'_>, Vec<Vec<u8>>)> {
         let mut is_dirs = names_directory(path);
         let mut at = self.reference(self.root())?;
         let mut names = components(path);
@@ -80,7 +61,7 @@ impl Volume {
             }
             followed += 1;
             if followed > MAX_LINKS_FOLLOWED {
-                return Err(caller::Error::TooManySymlinks);
+                return Err(Error::TooManySymlinks);
             }
             let target = self.read_link(next.number())?;
             if target.starts_with(b"/") {
@@ -91,7 +72,7 @@ impl Volume {
             names.extend(components(&target));
         }
         if is_dirs && !at.stat()?.file_type.is_dir() {
-            return Err(caller::Error::NotADirectory);
+            return Err(Error::NotADirectory);
         }
         Ok((at, way))
     }
@@ -100,7 +81,7 @@ impl Volume {
     ///
     /// # Errors
     /// `NotSupported` on an image without parent pointers; `Corrupt`, `Io`.
-    pub fn parents(&self, inode: InodeNumber) -> caller::Result<Vec<(InodeNumber, Vec<u8>)>> {
+    pub fn parents(&self, inode: InodeNumber) -> Result<Vec<(InodeNumber, Vec<u8>)>> {
         if !self.mount.geometry.has_parent() {
             return Err(Error::NotSupported(
                 "parent pointers: the image was made without them (mkfs with -n parent=1)",
@@ -117,7 +98,7 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Self::parents`].
-    pub fn paths(&self, inode: InodeNumber) -> caller::Result<Vec<Vec<u8>>> {
+    pub fn paths(&self, inode: InodeNumber) -> Result<Vec<Vec<u8>>> {
         if inode == self.root() {
             return Ok(vec![b"/".to_vec()]);
         }

@@ -1,40 +1,20 @@
 //! Lists directories.
 
-use super::{FileType, InodeRef, Volume};
+use super::file_type::type_of_entry;
+use super::{DirEntry, DirEntryRef, InodeRef, Volume};
 use crate::dir;
-use crate::error::caller;
+use crate::error::{Error, Result};
 use crate::trans::Transaction;
 use std::ops::ControlFlow;
 use std::vec;
 use xfskit_ondisk::InodeNumber;
-
-/// An entry of a directory, as [`Volume::list_dir`] lists it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct DirEntry {
-    /// Its name.
-    pub name: Vec<u8>,
-    /// What it names.
-    pub inode: InodeNumber,
-    /// What kind of file that is; `None` in images whose directories do not say.
-    pub file_type: Option<FileType>,
-    /// Where reading goes on after this entry.
-    pub next_cookie: u32,
-}
-
-impl From<DirEntryRef<'_>> for DirEntry {
-    fn from(entry: DirEntryRef<'_>) -> Self {
-        let DirEntryRef { name, inode, file_type, next_cookie, .. } = entry;
-        Self { name: name.to_vec(), inode, file_type, next_cookie }
-    }
-}
 
 /// What a directory has lost with blocks that cannot be used.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct LostNames {
     /// What is wrong with the first of these blocks.
-    pub error: caller::Error,
+    pub error: Error,
     /// How many blocks are lost.
     pub blocks: u64,
     /// How many names they had; `None` if the index of the directory does not say that either.
@@ -55,22 +35,6 @@ impl std::fmt::Display for LostNames {
     }
 }
 
-/// An entry of a directory while [`Volume::read_dir`] shows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct DirEntryRef<'a> {
-    /// Its name.
-    pub name: &'a [u8],
-    /// What it names.
-    pub inode: InodeNumber,
-    /// What kind of file that is; `None` in images whose directories do not say.
-    pub file_type: Option<FileType>,
-    /// Reading from here starts with this entry.
-    pub cookie: u32,
-    /// Reading from here starts with the entry that follows.
-    pub next_cookie: u32,
-}
-
 /// Entries that a [`ReadDir`] has in memory at once.
 const MAX_BATCH: usize = 128;
 
@@ -80,13 +44,13 @@ pub struct ReadDir<'v> {
     dir: InodeRef<'v>,
     batch: vec::IntoIter<DirEntry>,
     /// Where the next batch begins; `None` at the end.
-    cookie: Option<u32>,
+    cookie: Option<u64>,
 }
 
 impl<'v> ReadDir<'v> {
     /// Reads the first batch, so that what is no directory is found out at once.
     #[doc(hidden)]
-    pub fn new(dir: InodeRef<'v>) -> caller::Result<Self> {
+    pub fn new(dir: InodeRef<'v>) -> Result<Self> {
         let mut listing = Self { dir, batch: Vec::new().into_iter(), cookie: Some(0) };
         listing.fill()?;
         Ok(listing)
@@ -97,7 +61,7 @@ impl<'v> ReadDir<'v> {
         &self.dir
     }
 
-    fn fill(&mut self) -> caller::Result<()> {
+    fn fill(&mut self) -> Result<()> {
         let Some(cookie) = self.cookie.take() else { return Ok(()) };
         let mut batch: Vec<DirEntry> = Vec::new();
         let mut next = None;
@@ -118,7 +82,7 @@ impl<'v> ReadDir<'v> {
 }
 
 impl Iterator for ReadDir<'_> {
-    type Item = caller::Result<DirEntry>;
+    type Item = Result<DirEntry>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.batch.len() == 0
@@ -141,15 +105,17 @@ impl Volume {
     pub fn read_dir(
         &self,
         dir: InodeNumber,
-        cookie: u32,
+        cookie: u64,
         mut each: impl FnMut(DirEntryRef<'_>) -> ControlFlow<()>,
-    ) -> caller::Result<()> {
+    ) -> Result<()> {
         let dir = self.mount.inode(dir)?;
         let mut tx = Transaction::read_only(&self.mount);
         let id = self.join_dir(&mut tx, &dir)?;
+        // A cookie beyond those of XFS is behind the last entry.
+        let Ok(cookie) = u32::try_from(cookie) else { return Ok(()) };
         let listed = dir::read(&mut tx, id, cookie, &mut |entry| {
-            let (cookie, next_cookie) = (entry.cookie, entry.next);
-            let file_type = FileType::of_entry(entry.file_type);
+            let (cookie, next_cookie) = (entry.cookie.into(), entry.next.into());
+            let file_type = type_of_entry(entry.file_type);
             each(DirEntryRef { name: entry.name, inode: entry.inode, file_type, cookie, next_cookie })
         });
         Ok(self.located(dir.number, listed)?)
@@ -160,7 +126,7 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Self::read_dir`], of the first batch.
-    pub fn entries(&self, dir: InodeNumber) -> caller::Result<ReadDir<'_>> {
+    pub fn entries(&self, dir: InodeNumber) -> Result<ReadDir<'_>> {
         ReadDir::new(self.reference(dir)?)
     }
 
@@ -168,7 +134,7 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Self::read_dir`].
-    pub fn list_dir(&self, dir: InodeNumber) -> caller::Result<Vec<DirEntry>> {
+    pub fn list_dir(&self, dir: InodeNumber) -> Result<Vec<DirEntry>> {
         let mut entries = Vec::new();
         self.read_dir(dir, 0, |entry| {
             if entry.name != b"." && entry.name != b".." {
@@ -184,15 +150,15 @@ impl Volume {
     ///
     /// # Errors
     /// `NotADirectory`; `Corrupt` and `Io` where nothing can be listed.
-    pub fn list_what_is_left(&self, dir: InodeNumber) -> caller::Result<(Vec<DirEntry>, Option<LostNames>)> {
+    pub fn list_what_is_left(&self, dir: InodeNumber) -> Result<(Vec<DirEntry>, Option<LostNames>)> {
         let dir = self.mount.inode(dir)?;
         let mut tx = Transaction::read_only(&self.mount);
         let id = self.join_dir(&mut tx, &dir)?;
         let mut entries = Vec::new();
         let lost = dir::read_what_is_left(&mut tx, id, &mut |entry| {
             if entry.name != b"." && entry.name != b".." {
-                let (name, next_cookie) = (entry.name.to_vec(), entry.next);
-                let file_type = FileType::of_entry(entry.file_type);
+                let (name, next_cookie) = (entry.name.to_vec(), entry.next.into());
+                let file_type = type_of_entry(entry.file_type);
                 entries.push(DirEntry { name, inode: entry.inode, file_type, next_cookie });
             }
             ControlFlow::Continue(())
@@ -207,7 +173,7 @@ impl Volume {
     ///
     /// # Errors
     /// `Invalid` for another kind of file; `Corrupt`, `Io`.
-    pub fn read_link(&self, inode: InodeNumber) -> caller::Result<Vec<u8>> {
+    pub fn read_link(&self, inode: InodeNumber) -> Result<Vec<u8>> {
         let inode = self.mount.inode(inode)?;
         let mut tx = Transaction::read_only(&self.mount);
         let id = self.join(&mut tx, &inode)?;

@@ -1,7 +1,7 @@
 //! References to inodes: as long as an inode has any, its number stands for the same file, with a name or without.
 
 use super::{Stat, Volume};
-use crate::error::caller::{Error, Result};
+use crate::error::{Error, Result};
 use crate::incore::Inode;
 use crate::sync::atomic::Ordering;
 use std::fmt;

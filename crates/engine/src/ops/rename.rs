@@ -13,13 +13,13 @@
 //! between directories also exclude each other, so that the check against moving a directory below itself holds until
 //! the move is done.
 
-use super::create::{MAX_LINKS, NewFile, single, touch, touch_dir};
+use super::create::{MAX_LINKS, single, touch, touch_dir};
 use super::links::{check_empty_dir, check_has_subdirectory, check_named, check_project, count_links};
 use super::protected::{check_lost_entry, check_new_entry};
-use super::{Caller, FileType, Permissions, Volume, check_name};
+use super::{Caller, FileType, NewFile, Permissions, RenameFlags, Volume, check_name};
 use crate::cycle::CycleGuard;
 use crate::dir::{self, DirEntry};
-use crate::error::{Error, Result, caller};
+use crate::error::{Error, Result};
 use crate::incore::Inode;
 use crate::inode::unlinked;
 use crate::mount::BlockPool;
@@ -31,17 +31,6 @@ use crate::trans::{InoId, InodeFields, Reservation, Transaction};
 use std::sync::Arc;
 use xfskit_ondisk::InodeNumber;
 use xfskit_ondisk::dir::FileType as EntryType;
-
-/// How to rename.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RenameFlags {
-    /// Fail if the new name exists.
-    pub no_replace: bool,
-    /// Exchange the two names, which must both exist.
-    pub exchange: bool,
-    /// Leave a whiteout (a character device 0:0) under the old name.
-    pub whiteout: bool,
-}
 
 /// One side of a rename.
 struct Side<'a> {
@@ -104,7 +93,7 @@ impl Volume {
         new_name: &[u8],
         flags: RenameFlags,
         caller: &Caller,
-    ) -> caller::Result<()> {
+    ) -> Result<()> {
         check_name(name)?;
         check_name(new_name)?;
         for name in [name, new_name] {

@@ -1,36 +1,12 @@
 //! Where a file has data, and where its blocks lie.
 
-use super::Volume;
+use super::{FileExtent, Seek, Volume};
 use crate::data::{self, BlockState, file_offset};
-use crate::error::{Error, Result, caller};
+use crate::error::{Error, Result};
 use crate::incore::ForkKind;
 use crate::inode::bmap;
 use crate::trans::{InoId, Transaction};
 use xfskit_ondisk::{FileBlock, InodeNumber};
-
-/// What to look for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seek {
-    /// Bytes that were written.
-    Data,
-    /// Bytes that read as zeros because nothing was written. The end of the file is one.
-    Hole,
-}
-
-/// A run of a file's blocks that follow each other on disk. It may reach or lie behind the end of the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileExtent {
-    /// Byte offset in the file.
-    pub offset: u64,
-    /// Bytes.
-    pub length: u64,
-    /// Byte offset on the device.
-    pub disk: u64,
-    /// Nothing was written: it reads as zeros.
-    pub unwritten: bool,
-    /// Another file has the same blocks, or this one has them twice.
-    pub shared: bool,
-}
 
 impl Volume {
     /// The first byte of the kind at or behind `offset`.
@@ -38,7 +14,7 @@ impl Volume {
     /// # Errors
     /// `NoMoreData` at the end of the file or behind it, and for data where only a hole follows; `IsADirectory`,
     /// `Invalid` when it is no file, `Stale`, `Corrupt`, `Io`.
-    pub fn seek(&self, inode: InodeNumber, offset: u64, what: Seek) -> caller::Result<u64> {
+    pub fn seek(&self, inode: InodeNumber, offset: u64, what: Seek) -> Result<u64> {
         Ok(self.look_at_map(inode, |tx, ino| {
             let size = tx.inode(ino).core.size;
             if offset >= size {
@@ -56,7 +32,7 @@ impl Volume {
     ///
     /// # Errors
     /// `IsADirectory`, `Invalid` when it is no file, `Stale`, `Corrupt`, `Io`.
-    pub fn file_extents(&self, inode: InodeNumber) -> caller::Result<Vec<FileExtent>> {
+    pub fn file_extents(&self, inode: InodeNumber) -> Result<Vec<FileExtent>> {
         Ok(self.look_at_map(inode, |tx, ino| {
             let mut found = Vec::new();
             let mut index = 0;

@@ -9,10 +9,10 @@
 
 use super::protected::check_unprotected;
 use super::xattr::{Namespace, Parsed, parse};
-use super::{Caller, Volume, acl};
+use super::{Caller, SetMode, Volume, XattrChange, acl};
 use crate::attr;
 use crate::attr::update::{self, Logging, Required};
-use crate::error::{Error, Result, caller};
+use crate::error::{Error, Result};
 use crate::mount::{AttrLogging, AttrPath, BlockPool};
 use crate::trans::reservation_of;
 use crate::trans::{InoId, Reservation, Transaction};
@@ -22,26 +22,12 @@ use xfskit_ondisk::attr::MAX_VALUE_BYTES;
 use xfskit_ondisk::attr::shortform::SHORTFORM_LENGTH_LIMIT;
 use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_TYPE};
 
-/// What a set may find.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SetMode {
-    /// Make it or replace it.
-    #[default]
-    Any,
-    /// It must not exist.
-    Create,
-    /// It must exist.
-    Replace,
-}
-
-impl SetMode {
-    /// The same for the layer below.
-    fn required(self) -> Required {
-        match self {
-            Self::Any => Required::Nothing,
-            Self::Create => Required::Absent,
-            Self::Replace => Required::Present,
-        }
+/// The same for the layer below.
+fn required(mode: SetMode) -> Required {
+    match mode {
+        SetMode::Any => Required::Nothing,
+        SetMode::Create => Required::Absent,
+        SetMode::Replace => Required::Present,
     }
 }
 
@@ -93,15 +79,6 @@ impl From<AttrLogging> for XattrOptions {
     }
 }
 
-/// One change of a batch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct XattrChange {
-    /// Full name.
-    pub name: Vec<u8>,
-    /// The new value; `None` removes.
-    pub value: Option<Vec<u8>>,
-}
-
 impl Volume {
     /// Whether updates of attributes that take several transactions are logged by intents, where their callers do not
     /// say.
@@ -129,7 +106,7 @@ impl Volume {
         value: &[u8],
         how: impl Into<XattrOptions>,
         caller: &Caller,
-    ) -> caller::Result<()> {
+    ) -> Result<()> {
         Ok(self.change(inode, &[(name, Some(value))], how.into(), caller)?)
     }
 
@@ -143,7 +120,7 @@ impl Volume {
         name: &[u8],
         how: impl Into<XattrOptions>,
         caller: &Caller,
-    ) -> caller::Result<()> {
+    ) -> Result<()> {
         Ok(self.change(inode, &[(name, None)], how.into(), caller)?)
     }
 
@@ -160,7 +137,7 @@ impl Volume {
         changes: &[XattrChange],
         how: impl Into<XattrOptions>,
         caller: &Caller,
-    ) -> caller::Result<()> {
+    ) -> Result<()> {
         let changes: Vec<_> = changes.iter().map(|c| (c.name.as_slice(), c.value.as_deref())).collect();
         Ok(self.change(inode, &changes, how.into(), caller)?)
     }
@@ -181,7 +158,7 @@ impl Volume {
         let id = self.join(&mut tx, &inode)?;
         let attr = attr::Attr::new(namespace.flags(), name, value.unwrap_or_default());
         let result = check_allowed(&tx, id, &[(Parsed::Plain(namespace, name), value)]).and_then(|()| match value {
-            Some(_) => update::put_in_inode(&mut tx, id, &attr, mode.required()),
+            Some(_) => update::put_in_inode(&mut tx, id, &attr, required(mode)),
             None => update::remove_in_inode(&mut tx, id, &attr),
         });
         if matches!(result, Ok(true)) {

@@ -3,8 +3,8 @@
 use super::create::{single, take_in_write};
 use super::protected::{check_not_immutable, check_set_attr};
 use super::stat::stat_of;
-use super::{Caller, Permissions, Stat, Volume, acl};
-use crate::error::{Error, Result, caller};
+use super::{Caller, Permissions, SetAttr, SetTime, Stat, Volume, acl};
+use crate::error::{Error, Result};
 use crate::incore::Inode;
 use crate::sync::atomic::Ordering;
 use crate::trans::reservation_of;
@@ -12,40 +12,6 @@ use crate::trans::{InodeFields, Transaction};
 use std::sync::Arc;
 use xfskit_ondisk::inode::{MODE_DIR, MODE_TYPE};
 use xfskit_ondisk::{Geometry, InodeCore, InodeNumber, Timestamp, clamp_time};
-
-/// A time to set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SetTime {
-    /// The time of day.
-    Now,
-    /// A given time.
-    To(Timestamp),
-}
-
-/// What to change; what is `None` stays.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SetAttr {
-    /// Permissions.
-    pub permissions: Option<Permissions>,
-    /// Owner.
-    pub uid: Option<u32>,
-    /// Group.
-    pub gid: Option<u32>,
-    /// Access time.
-    pub atime: Option<SetTime>,
-    /// Modification time.
-    pub mtime: Option<SetTime>,
-    /// When this change was made, for a cache that has already reported that time to its callers; now if it is `None`.
-    pub ctime: Option<Timestamp>,
-    /// Size of a regular file.
-    pub size: Option<u64>,
-}
-
-impl SetAttr {
-    fn sets_more_than_times(&self) -> bool {
-        self.permissions.is_some() || self.uid.is_some() || self.gid.is_some() || self.size.is_some()
-    }
-}
 
 impl Volume {
     /// Changes attributes of an inode: a size, with everything else but a mode, by [`Self::truncate`]'s links, all else
@@ -55,7 +21,7 @@ impl Volume {
     /// `Invalid` for a time with a whole second of nanoseconds or more, and for the owner 2³² − 1, which is none:
     /// `chown(2)` takes it for "leave it"; `NotPermitted` for what is immutable or
     /// append-only; `Stale`, `NoSpace`, `Io`; for a size as [`Self::truncate`].
-    pub fn set_attr(&self, inode: InodeNumber, change: &SetAttr, caller: &Caller) -> caller::Result<Stat> {
+    pub fn set_attr(&self, inode: InodeNumber, change: &SetAttr, caller: &Caller) -> Result<Stat> {
         let given = |time| if let Some(SetTime::To(time)) = time { Some(time) } else { None };
         for time in [given(change.atime), given(change.mtime), change.ctime].into_iter().flatten() {
             check_time(time)?;
@@ -133,7 +99,7 @@ impl Volume {
     ///
     /// # Errors
     /// `NotPermitted` for what is immutable; `Stale`, `NoSpace`, `Io`.
-    pub fn drop_privileges(&self, inode: InodeNumber, writer: Option<&Caller>) -> caller::Result<bool> {
+    pub fn drop_privileges(&self, inode: InodeNumber, writer: Option<&Caller>) -> Result<bool> {
         let left = |mode: u16, gid: u32| {
             let is_member = writer.is_none_or(|writer| writer.in_group(gid));
             if is_member { without_privileges(mode) } else { mode & !0o6000 }

@@ -1,86 +1,26 @@
 //! What is known of an inode and of the filesystem as a whole.
 
-use super::{FileType, Permissions, Volume};
-use crate::error::caller;
+use super::file_type::type_of_inode;
+use super::{FsStat, Permissions, Stat, Volume};
+use crate::error::Result;
 use crate::incore::{DataFork, InodeState};
 use crate::trans::Transaction;
 use xfskit_ondisk::inode::flags2;
-use xfskit_ondisk::{DeviceNumber, InodeNumber, Timestamp};
+use xfskit_ondisk::{InodeNumber, decode_device};
 
 /// Flags that say how an inode is stored, not how it is to be used.
 const OF_THE_FORMAT: u64 = flags2::REFLINK | flags2::BIGTIME | flags2::NREXT64;
-
-/// The attributes of an inode.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stat {
-    /// Inode number.
-    pub inode: InodeNumber,
-    /// Generation: another inode may later have the same number, but not this too.
-    pub generation: u32,
-    /// What kind of file it is.
-    pub file_type: FileType,
-    /// Who may use it.
-    pub permissions: Permissions,
-    /// Owner.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
-    /// Links.
-    pub links: u32,
-    /// Size in bytes.
-    pub size: u64,
-    /// Space taken, in 512-byte blocks.
-    pub blocks: u64,
-    /// Device number of a device node, in Linux's encoding.
-    pub device: u32,
-    /// Last access.
-    pub atime: Timestamp,
-    /// Last change of the contents.
-    pub mtime: Timestamp,
-    /// Last change of the inode.
-    pub ctime: Timestamp,
-    /// When it was made.
-    pub birth_time: Timestamp,
-    /// Project.
-    pub project: u32,
-    /// It has no flags (as chattr sets them), no hints for its extents and no project: owner, permissions, times and
-    /// extended attributes are all its attributes.
-    pub is_plain: bool,
-}
-
-impl Stat {
-    /// Type and permissions in one number, as stat(2) gives them.
-    pub const fn mode(&self) -> u16 {
-        self.file_type.mode_bits() | self.permissions.bits()
-    }
-}
-
-/// The filesystem in figures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct FsStat {
-    /// Size of a block in bytes.
-    pub block_bytes: u32,
-    /// Blocks, the log's not counted.
-    pub blocks: u64,
-    /// Free blocks.
-    pub free_blocks: u64,
-    /// Inodes that exist or could.
-    pub inodes: u64,
-    /// Of those, free ones.
-    pub free_inodes: u64,
-}
 
 /// What a state says.
 pub(super) fn stat_of(tx: &Transaction, state: &InodeState) -> Stat {
     let core = &state.core;
     // Blocks that contents in memory will take count as taken.
     let waiting = state.dirty.as_ref().map_or(0, |dirty| dirty.paid());
-    let device = if let DataFork::Dev(device) = state.data { DeviceNumber::from_xfs(device).to_linux() } else { 0 };
+    let device = if let DataFork::Dev(device) = state.data { decode_device(device).to_linux() } else { 0 };
     Stat {
         inode: core.inode,
         generation: core.generation,
-        file_type: FileType::of_inode(core.mode),
+        file_type: type_of_inode(core.mode),
         permissions: Permissions::new(core.mode),
         uid: core.uid,
         gid: core.gid,
@@ -102,7 +42,7 @@ impl Volume {
     ///
     /// # Errors
     /// `Stale`, `Corrupt`, `Io`.
-    pub fn stat(&self, inode: InodeNumber) -> caller::Result<Stat> {
+    pub fn stat(&self, inode: InodeNumber) -> Result<Stat> {
         let inode = self.mount.inode(inode)?;
         let mut tx = Transaction::read_only(&self.mount);
         let id = self.join(&mut tx, &inode)?;

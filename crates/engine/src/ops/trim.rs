@@ -1,7 +1,7 @@
 //! Gives free space back to the host.
 
 use super::Volume;
-use crate::error::caller;
+use crate::error::{Error, Result};
 use crate::mount::Discard;
 use crate::space::trim::{self, GivenBack, Trim};
 use std::ops::Range;
@@ -38,7 +38,7 @@ impl Volume {
     ///
     /// # Errors
     /// `ReadOnly`; as [`Self::sync`]; `Corrupt`, `Io`: a part was given back then.
-    pub fn trim(&self, min_bytes: u64, by: TrimBy) -> caller::Result<Trimmed> {
+    pub fn trim(&self, min_bytes: u64, by: TrimBy) -> Result<Trimmed> {
         self.trim_within(0..u64::MAX, min_bytes, by)
     }
 
@@ -47,21 +47,21 @@ impl Volume {
     /// # Errors
     /// As [`Self::trim`]; `Invalid` for a range that begins behind the end or is shorter than a block, and for extents
     /// that are longer than an AG.
-    pub fn trim_within(&self, bytes: Range<u64>, min_bytes: u64, by: TrimBy) -> caller::Result<Trimmed> {
+    pub fn trim_within(&self, bytes: Range<u64>, min_bytes: u64, by: TrimBy) -> Result<Trimmed> {
         if self.mount.options.read_only {
-            return Err(caller::Error::ReadOnly);
+            return Err(Error::ReadOnly);
         }
         let geometry = &self.mount.geometry;
         let block_bytes = 1 << geometry.block_log;
         // As the kernel's `xfs_ioc_trim`.
         if bytes.start.div_ceil(block_bytes) >= geometry.data_blocks {
-            return Err(caller::Error::Invalid("there is nothing behind the end of the filesystem"));
+            return Err(Error::Invalid("there is nothing behind the end of the filesystem"));
         }
         if bytes.end.saturating_sub(bytes.start) < block_bytes {
-            return Err(caller::Error::Invalid("a range of less than a block"));
+            return Err(Error::Invalid("a range of less than a block"));
         }
         if min_bytes > u64::from(geometry.ag_blocks) * block_bytes {
-            return Err(caller::Error::Invalid("no extent is that long"));
+            return Err(Error::Invalid("no extent is that long"));
         }
         self.sync()?;
         let min_blocks = u32::try_from(min_bytes.div_ceil(1 << geometry.block_log)).unwrap_or(u32::MAX).max(1);
@@ -83,7 +83,7 @@ impl Volume {
     }
 
     /// Gives back what was freed, if the mount is to, before the filesystem is closed.
-    pub(super) fn discard_before_close(&self) -> caller::Result<()> {
+    pub(super) fn discard_before_close(&self) -> Result<()> {
         match self.mount.options.discard {
             Discard::Nothing => Ok(()),
             Discard::Freed => self.and_discard(|| Ok(self.mount.sync()?)),
@@ -92,7 +92,7 @@ impl Volume {
 
     /// Makes everything durable by `make_durable`, and then gives back what was freed before, if the mount is to. That
     /// the device takes none of it is no error of the caller's: the blocks are free all the same.
-    pub(super) fn and_discard<T>(&self, make_durable: impl FnOnce() -> caller::Result<T>) -> caller::Result<T> {
+    pub(super) fn and_discard<T>(&self, make_durable: impl FnOnce() -> Result<T>) -> Result<T> {
         if self.mount.options.discard == Discard::Nothing {
             return make_durable();
         }

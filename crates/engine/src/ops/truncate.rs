@@ -15,11 +15,12 @@
 use super::create::take_in_write;
 use super::map::{END_OF_MAP, grow, next_link_with, remove_range, written_behind_end};
 use super::protected::check_unprotected;
-use super::setattr::{SetAttr, apply};
+use super::SetAttr;
+use super::setattr::apply;
 use super::stat::stat_of;
 use super::{Caller, Stat, Volume};
 use crate::data::{self, BlockState, MAX_SIZE_BYTES, Source};
-use crate::error::{Error, Result, caller};
+use crate::error::{Error, Result};
 use crate::incore::{ForkKind, Inode, InodeState};
 use crate::inode::bmap;
 use crate::mount::BlockPool;
@@ -34,7 +35,7 @@ impl Volume {
     /// `IsADirectory`, `Invalid` when it is no file, `TooLarge` beyond 2⁶³ − 1 bytes; `NotPermitted` for a
     /// file that is immutable or append-only; `ReadOnly`, `NoSpace`, `Stale`,
     /// `Corrupt`, `Io`.
-    pub fn truncate(&self, inode: InodeNumber, size: u64) -> caller::Result<()> {
+    pub fn truncate(&self, inode: InodeNumber, size: u64) -> Result<()> {
         Ok(self.resize(inode, size, &SetAttr::default(), &Caller::root()).map(|_| ())?)
     }
 

@@ -11,7 +11,7 @@ use super::links::{check_empty_dir, check_has_subdirectory, check_named, count_l
 use super::protected::check_lost_entry;
 use super::{Caller, Volume, check_name};
 use crate::dir::{self, DirSlot};
-use crate::error::{Error, Result, caller};
+use crate::error::{Error, Result};
 use crate::inode::unlinked;
 use crate::mount::BlockPool;
 use crate::parent;
@@ -33,7 +33,7 @@ impl Volume {
     ///
     /// # Errors
     /// `NotFound`, `IsADirectory`, `NotPermitted` in a sticky directory and for what is immutable or append-only.
-    pub fn unlink(&self, dir: InodeNumber, name: &[u8], caller: &Caller) -> caller::Result<()> {
+    pub fn unlink(&self, dir: InodeNumber, name: &[u8], caller: &Caller) -> Result<()> {
         Ok(self.remove_name(dir, name, Expected::NoDirectory, caller)?)
     }
 
@@ -41,7 +41,7 @@ impl Volume {
     ///
     /// # Errors
     /// `NotFound`, `NotADirectory`, `NotEmpty`, `Invalid` for `.`; `NotPermitted` as [`Self::unlink`].
-    pub fn rmdir(&self, dir: InodeNumber, name: &[u8], caller: &Caller) -> caller::Result<()> {
+    pub fn rmdir(&self, dir: InodeNumber, name: &[u8], caller: &Caller) -> Result<()> {
         Ok(self.remove_name(dir, name, Expected::Directory, caller)?)
     }
 

@@ -11,7 +11,7 @@ use super::{Volume, acl, check_state_in_use};
 use crate::attr;
 use crate::attr::absent::kinds_of;
 use crate::attr::search::{InodeList, InodeSearch, list_inode, search_inode};
-use crate::error::{Error, Result, caller};
+use crate::error::{Error, Result};
 use crate::incore::{Inode, KnownAbsent};
 use crate::trans::Transaction;
 use std::ops::ControlFlow;
@@ -110,7 +110,7 @@ impl Volume {
     ///
     /// # Errors
     /// `NoAttribute`, `NotSupported` for an unknown prefix, `Corrupt`, `Io`.
-    pub fn get_xattr(&self, inode: InodeNumber, name: &[u8]) -> caller::Result<Vec<u8>> {
+    pub fn get_xattr(&self, inode: InodeNumber, name: &[u8]) -> Result<Vec<u8>> {
         let mut value = Vec::new();
         self.get_xattr_into(inode, name, &mut value)?;
         Ok(value)
@@ -120,7 +120,7 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Self::get_xattr`].
-    pub fn get_xattr_into(&self, inode: InodeNumber, name: &[u8], value: &mut Vec<u8>) -> caller::Result<()> {
+    pub fn get_xattr_into(&self, inode: InodeNumber, name: &[u8], value: &mut Vec<u8>) -> Result<()> {
         let parsed = parse(name)?;
         let inode = self.mount.inode(inode)?;
         value.clear();
@@ -173,7 +173,7 @@ impl Volume {
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
-    pub fn list_xattrs(&self, inode: InodeNumber) -> caller::Result<Vec<Vec<u8>>> {
+    pub fn list_xattrs(&self, inode: InodeNumber) -> Result<Vec<Vec<u8>>> {
         let mut names = Vec::new();
         self.for_each_xattr(inode, &mut |prefix, name| names.push([prefix, name].concat()))?;
         Ok(names)
@@ -184,7 +184,7 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Self::list_xattrs`].
-    pub fn list_xattrs_into(&self, inode: InodeNumber, names: &mut Vec<u8>) -> caller::Result<()> {
+    pub fn list_xattrs_into(&self, inode: InodeNumber, names: &mut Vec<u8>) -> Result<()> {
         names.clear();
         Ok(self.for_each_xattr(inode, &mut |prefix, name| {
             names.extend_from_slice(prefix);
@@ -197,7 +197,7 @@ impl Volume {
     ///
     /// # Errors
     /// `TooLarge` for a longer list; as [`Self::list_xattrs`].
-    pub fn list_xattrs_within(&self, inode: InodeNumber, most_bytes: usize) -> caller::Result<Vec<u8>> {
+    pub fn list_xattrs_within(&self, inode: InodeNumber, most_bytes: usize) -> Result<Vec<u8>> {
         let (mut names, mut is_too_long) = (Vec::new(), false);
         self.for_each_xattr(inode, &mut |prefix, name| {
             is_too_long |= names.len() + prefix.len() + name.len() + 1 > most_bytes;

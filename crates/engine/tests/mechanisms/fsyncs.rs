@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use xfskit_device::{BlockDevice, MemoryDevice};
-use xfskit_engine::{Caller, Error, MountOptions, NewFile, RenameFlags, SetAttr, SetMode, SyncOf, SyncPoint, Volume};
+use xfskit_engine::{Caller, Error, MountOptions, NewFile, RenameFlags, SetAttr, SetMode, SyncKind, SyncPoint, Volume};
 use xfskit_mkfs::{Options, make};
 use xfskit_ondisk::{InodeNumber, Timestamp};
 use xfskit_testkit::{kernel_mount, scratch};
@@ -347,8 +347,8 @@ fn a_point_of_another_volume_is_refused() {
     let (device, other) = (Device::formatted(), Device::formatted());
     let (fs, other) = (open(&device), open(&other));
     let file = make_file(&fs, "file");
-    let point = fs.begin_fsync(file, SyncOf::All).unwrap();
-    let mixed = point.and(other.begin_fsync(make_file(&other, "file"), SyncOf::All).unwrap());
+    let point = fs.begin_fsync(file, SyncKind::Full).unwrap();
+    let mixed = point.and(other.begin_fsync(make_file(&other, "file"), SyncKind::Full).unwrap());
     for refused in [other.await_durable(point), other.await_durable(mixed), fs.await_durable(mixed)] {
         assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
     }
@@ -407,7 +407,7 @@ fn fsyncs_that_have_begun_are_done_by_one_checkpoint_and_one_wait() {
         fs.write_keeping_times(in_place, 0, &[b'C'; BLOCK]).unwrap();
         fs.set_xattr(named, b"user.a", b"value", SetMode::Any, &Caller::root()).unwrap();
         fs.write_at(timed, 0, &[b'D'; BLOCK]).unwrap();
-        let of = |file: &InodeNumber| if *file == timed { SyncOf::Data } else { SyncOf::All };
+        let of = |file: &InodeNumber| if *file == timed { SyncKind::Data } else { SyncKind::Full };
         let begun = files.iter().map(|file| fs.begin_fsync(*file, of(file)).unwrap());
         let all = begun.reduce(SyncPoint::and).unwrap();
         assert!(!device.unflushed.lock().unwrap().is_empty(), "the second half is still to come");

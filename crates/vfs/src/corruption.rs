@@ -9,7 +9,7 @@ use core::fmt;
 /// its owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Corruption {
-    /// The structure, in XFS's own terms: `"AGF"`, `"directory leaf block"`.
+    /// The structure, in the format's own terms: `"AGF"`, `"directory leaf block"`.
     pub structure: &'static str,
     /// The check that failed, as a condition that should be true: `"magic number"`, `"records in order"`.
     pub check: &'static str,
@@ -86,7 +86,7 @@ pub type Verdict<T = ()> = Result<T, Box<Corruption>>;
 /// Fails with a [`Corruption`] of `structure` unless `condition` is true.
 ///
 /// ```
-/// # use xfskit_ondisk::{ensure, Verdict};
+/// # use xfskit_vfs::{ensure, Verdict};
 /// fn verify(level: u16) -> Verdict {
 ///     ensure!(level < 9, "AGF", "tree height", "level {level}");
 ///     Ok(())
