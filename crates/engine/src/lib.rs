@@ -48,8 +48,8 @@ mod test_image;
 
 pub use counters::{Counter, Counters};
 pub use env::{Environment, SeededEnvironment, SystemEnvironment};
-pub use error::{Error, Result};
 pub(crate) use error::ensure_on_disk;
+pub use error::{Error, Result};
 pub use journal::{HostSpace, LogState, RecoveryReport};
 pub use mount::{AttrLogging, AttrPath, Discard, MountOptions};
 pub use ops::{

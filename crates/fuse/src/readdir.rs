@@ -12,12 +12,10 @@ const BATCH: usize = 64;
 const FAR_BATCH: usize = 512;
 
 pub(crate) fn plain(filesystem: &Volume, dir: InodeNumber, offset: u64, listing: &mut Listing<'_>) -> Result<()> {
-    // No entry has an offset of more than 32 bits.
-    let Ok(cookie) = u32::try_from(offset) else { return Ok(()) };
-    filesystem.read_dir(dir, cookie, |entry| {
+    filesystem.read_dir(dir, offset, |entry| {
         let listed = Listed {
             inode: entry.inode.0,
-            next_offset: entry.next_cookie.into(),
+            next_offset: entry.next_cookie,
             mode: mode_of_entry(entry.file_type),
             name: entry.name,
         };
@@ -33,7 +31,7 @@ pub(crate) fn plus(
     listing: &mut ListingPlus<'_>,
     tell: impl Fn(&Stat) -> Entry,
 ) -> Result<()> {
-    let Ok(mut cookie) = u32::try_from(offset) else { return Ok(()) };
+    let mut cookie = offset;
     let is_far = filesystem.requests_at_once() > 1;
     loop {
         let batch = batch(filesystem, dir, cookie, BATCH)?;
@@ -54,7 +52,7 @@ pub(crate) fn plus(
     }
 }
 
-fn batch(filesystem: &Volume, dir: InodeNumber, cookie: u32, most: usize) -> Result<Vec<DirEntry>> {
+fn batch(filesystem: &Volume, dir: InodeNumber, cookie: u64, most: usize) -> Result<Vec<DirEntry>> {
     let mut entries = Vec::with_capacity(most);
     filesystem.read_dir(dir, cookie, |entry| {
         entries.push(entry.into());
@@ -71,7 +69,7 @@ fn add(filesystem: &Volume, found: &DirEntry, listing: &mut ListingPlus<'_>, tel
     let known = if is_dot { None } else { referenced(filesystem, number, tell) };
     let listed = Listed {
         inode: number.0,
-        next_offset: found.next_cookie.into(),
+        next_offset: found.next_cookie,
         mode: mode_of_entry(found.file_type),
         name: &found.name,
     };

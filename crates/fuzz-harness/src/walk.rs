@@ -86,8 +86,8 @@ fn look_at_dir(fs: &Volume, dir: InodeNumber, findings: &mut Findings, each: &mu
         each(entry.inode);
     }
     // Reads that go on in the middle, and past the end.
-    for cookie in entries.iter().step_by(97).map(|entry| entry.next_cookie).chain([1 << 20, i32::MAX as u32, u32::MAX])
-    {
+    let beyond = [1 << 20, i32::MAX as u64, u64::from(u32::MAX), u64::MAX];
+    for cookie in entries.iter().step_by(97).map(|entry| entry.next_cookie).chain(beyond) {
         findings.note(fs.read_dir(dir, cookie, |_| std::ops::ControlFlow::Break(())));
     }
     match fs.lookup_number(dir, b"a name that is not there") {

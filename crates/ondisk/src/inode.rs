@@ -12,8 +12,8 @@
 //! Facts: the XFS Algorithms & Data Structures document, "Inodes"; the kernel's `struct xfs_dinode` and
 //! `struct xfs_log_dinode`.
 
-use crate::extent::MAX_EXTENT_BLOCKS;
 use crate::Timestamp;
+use crate::extent::MAX_EXTENT_BLOCKS;
 use crate::time::{decode_bigtime, decode_legacy, encode_bigtime, encode_legacy};
 use crate::{AgInode, Geometry, InodeNumber, Lsn, Verdict, checksum_matches, ensure, set_checksum};
 

@@ -95,4 +95,3 @@ impl FileBlock {
         Self(self.0 + count)
     }
 }
-

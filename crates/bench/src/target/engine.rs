@@ -25,7 +25,7 @@ const WSYNC: &str = "wsync: names and attributes when the call returns, by a che
 /// A directory, and the position where the next read goes on.
 pub(crate) struct Listing {
     dir: InodeNumber,
-    cookie: u32,
+    cookie: u64,
 }
 
 impl Listing {

@@ -62,7 +62,7 @@ impl Mount {
         log_device: Option<Arc<dyn BlockDevice>>,
         options: MountOptions,
     ) -> Result<Arc<Self>> {
-        Self::open_in(device, log_device, options, Arc::new(SystemEnvironment::default()))
+        Self::open_in(device, log_device, options, Arc::new(SystemEnvironment))
     }
 
     /// As [`Self::open`], with the caller's clock and randomness.

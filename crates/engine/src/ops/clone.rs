@@ -52,7 +52,7 @@ impl Volume {
     ) -> Result<()> {
         let span = Span { from: from_offset, to: to_offset, length };
         self.share([from, to], span, Times::Change, &mut 0)?;
-        Ok(self.honour_sync(&self.mount.inode(to)?)?)
+        self.honour_sync(&self.mount.inode(to)?)
     }
 
     /// Shares a range; if that fails, `done` is how many bytes from the first on are shared all the same.
@@ -98,7 +98,7 @@ impl Volume {
         length: u64,
     ) -> Result<u64> {
         let span = Span { from: from_offset, to: to_offset, length };
-        Ok(self.copy([from, to], span, Times::Change)?)
+        self.copy([from, to], span, Times::Change)
     }
 
     /// As [`Self::copy_range`] for a caller that keeps the times of files.
@@ -114,7 +114,7 @@ impl Volume {
         length: u64,
     ) -> Result<u64> {
         let span = Span { from: from_offset, to: to_offset, length };
-        Ok(self.copy([from, to], span, Times::Keep)?)
+        self.copy([from, to], span, Times::Keep)
     }
 
     fn copy(&self, [from, to]: [InodeNumber; 2], span: Span, times: Times) -> Result<u64> {

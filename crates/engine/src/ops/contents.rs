@@ -70,7 +70,7 @@ impl Volume {
         let inode = self.mount.inode(inode)?;
         let mut tx = Transaction::read_only(&self.mount);
         let id = self.join_file(&mut tx, &inode)?;
-        Ok(self.located(inode.number, data::read(&mut tx, id, offset, buffer))?)
+        self.located(inode.number, data::read(&mut tx, id, offset, buffer))
     }
 
     /// Writes `data` at byte `offset` of a file. What it holds is what every later read finds; it is durable after
@@ -82,7 +82,7 @@ impl Volume {
     /// As [`Self::read_at`]; `NoSpace`, `TooLarge`, `ReadOnly`; `NotPermitted` for an immutable file, and before the
     /// end of an append-only one.
     pub fn write_at(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<()> {
-        Ok(self.write_now(inode, offset, data, &mut 0)?)
+        self.write_now(inode, offset, data, &mut 0)
     }
 
     /// Writes as much as it can, as pwrite(2): an error that comes after a first part is not returned, but the number
@@ -94,7 +94,7 @@ impl Volume {
         let mut done = 0;
         match self.write_now(inode, offset, data, &mut done) {
             Ok(()) => Ok(data.len()),
-            Err(error) if done == 0 => Err(error.into()),
+            Err(error) if done == 0 => Err(error),
             Err(_) => {
                 self.honour_sync(&self.mount.inode(inode)?)?;
                 Ok(done)
@@ -126,7 +126,7 @@ impl Volume {
     pub fn write_keeping_times(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<()> {
         let inode = self.write(inode, offset, data, Writer::Cache, &mut 0)?;
         self.bring_out_cut(&inode);
-        Ok(self.honour_sync(&inode)?)
+        self.honour_sync(&inode)
     }
 
     /// Writes, and leaves the times alone. If that fails, `done` is how many bytes from the first on were written all
@@ -201,7 +201,7 @@ impl Volume {
     /// As [`Self::write_at`].
     pub fn append(&self, inode: InodeNumber, data: &[u8]) -> Result<u64> {
         if self.mount.options.read_only {
-            return Err(Error::ReadOnly.into());
+            return Err(Error::ReadOnly);
         }
         self.mount.journal.check()?;
         let inode = self.mount.inode(inode)?;

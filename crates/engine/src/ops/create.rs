@@ -8,7 +8,7 @@ use super::file_type::mode_of;
 use super::links::count_links;
 use super::protected::check_new_entry;
 use super::stat::stat_of;
-use super::{Caller, FileType, InodeRef, NewFile, Permissions, Stat, Volume, check_new_name};
+use super::{Caller, InodeRef, NewFile, Permissions, Stat, Volume, check_new_name};
 use crate::dir::{self, DirSlot};
 use crate::error::{Error, Result};
 use crate::inode::{self, NewInode, unlinked};
@@ -19,7 +19,6 @@ use crate::sync::atomic::Ordering;
 use crate::trans::reservation_of;
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
 use xfskit_ondisk::dir::FileType as EntryType;
-use xfskit_ondisk::inode::MODE_TYPE;
 use xfskit_ondisk::symlink::SYMLINK_LENGTH_LIMIT;
 use xfskit_ondisk::{DeviceNumber, InodeNumber, Timestamp, encode_device, fits_device_node};
 
@@ -37,7 +36,7 @@ impl Volume {
         check_new_name(name)?;
         check_new(new)?;
         let dir_inode = self.mount.inode(dir)?;
-        Ok(self.retry_with_room(|room| {
+        self.retry_with_room(|room| {
             let mut tx = self.begin(self.create_reservation(new, room))?;
             let result = (|| {
                 let dir = self.join_dir(&mut tx, &dir_inode)?;
@@ -53,7 +52,7 @@ impl Volume {
                 self.create_in(&mut tx, dir, Some((name, place)), new, (caller, room))
             })();
             self.located(dir, tx.finish(result))
-        })?)
+        })
     }
 
     /// Makes something with room for inherited ACLs that lie in the inode; again with more, where `make` finds that
@@ -79,7 +78,7 @@ impl Volume {
     /// As [`Self::create`].
     pub fn symlink(&self, dir: InodeNumber, name: &[u8], target: &[u8], caller: &Caller) -> Result<Stat> {
         if target.is_empty() {
-            return Err(Error::NotFound.into());
+            return Err(Error::NotFound);
         }
         self.create(dir, name, &NewFile::symlink(target), caller)
     }
@@ -92,7 +91,7 @@ impl Volume {
     pub fn tmpfile(&self, dir: InodeNumber, new: &NewFile<'_>, caller: &Caller) -> Result<InodeRef<'_>> {
         check_new(new)?;
         if !new.file_type.is_file() {
-            return Err(Error::Invalid("only a regular file can be without a name").into());
+            return Err(Error::Invalid("only a regular file can be without a name"));
         }
         let dir_inode = self.mount.inode(dir)?;
         let stat = self.retry_with_room(|room| {

@@ -15,9 +15,9 @@
 //! Crash behaviour: some links are done. A file in the middle of a collapse or an insertion has some of its
 //! extents moved and others not, as with the kernel.
 
-use super::{Fallocate, Volume};
 use super::map::{END_OF_MAP, Times, grow, next_link, next_link_with, remove_range, touch_contents, zero_bytes};
 use super::protected::{check_not_immutable, check_unprotected};
+use super::{Fallocate, Volume};
 use crate::data::{self, BlockState, MAX_SIZE_BYTES, Source};
 use crate::error::{Error, Result};
 use crate::incore::ForkKind;
@@ -65,21 +65,15 @@ impl Volume {
     /// for anything but allocation in an append-only one; `IsADirectory`, `ReadOnly`, `NoSpace`, `Stale`, `Corrupt`,
     /// `Io`.
     pub fn fallocate(&self, inode: InodeNumber, offset: u64, length: u64, what: Fallocate) -> Result<()> {
-        Ok(self.allocate_range(inode, what, offset..offset.saturating_add(length), Times::Change)?)
+        self.allocate_range(inode, what, offset..offset.saturating_add(length), Times::Change)
     }
 
     /// As [`Self::fallocate`] for a caller that keeps the times of files.
     ///
     /// # Errors
     /// As [`Self::fallocate`].
-    pub fn fallocate_keeping_times(
-        &self,
-        inode: InodeNumber,
-        offset: u64,
-        length: u64,
-        what: Fallocate,
-    ) -> Result<()> {
-        Ok(self.allocate_range(inode, what, offset..offset.saturating_add(length), Times::Keep)?)
+    pub fn fallocate_keeping_times(&self, inode: InodeNumber, offset: u64, length: u64, what: Fallocate) -> Result<()> {
+        self.allocate_range(inode, what, offset..offset.saturating_add(length), Times::Keep)
     }
 
     fn allocate_range(&self, inode: InodeNumber, what: Fallocate, bytes: Range<u64>, times: Times) -> Result<()> {

@@ -45,7 +45,7 @@ impl Volume {
             apply(core, wanted, block_log);
             Ok(())
         })();
-        Ok(self.located(inode.number, tx.finish(result))?)
+        self.located(inode.number, tx.finish(result))
     }
 }
 

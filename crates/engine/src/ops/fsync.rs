@@ -90,7 +90,7 @@ impl Volume {
         let point = SyncPoint { volume, transaction: newest.map(|seq| seq.0), flush, waiters: newest.is_some().into() };
         match waiting {
             Ok(()) => Ok(point),
-            Err(error) => self.await_durable(point).and(Err(error.into())),
+            Err(error) => self.await_durable(point).and(Err(error)),
         }
     }
 
@@ -101,7 +101,7 @@ impl Volume {
     /// volume, or of two.
     pub fn await_durable(&self, point: SyncPoint) -> Result<()> {
         if point.volume.is_some_and(|volume| volume != self.mount.number) {
-            return Err(Error::Invalid("these fsyncs were begun on another volume").into());
+            return Err(Error::Invalid("these fsyncs were begun on another volume"));
         }
         let Some(flush) = point.flush else { return Ok(()) };
         self.mount.journal.make_durable(point.transaction.map(CheckpointSeq), FlushPoint(flush))?;

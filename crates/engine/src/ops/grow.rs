@@ -140,7 +140,7 @@ impl Volume {
         options: MountOptions,
         size_bytes: u64,
     ) -> Result<Growth> {
-        Self::grow_in(device, log_device, options, Arc::new(SystemEnvironment::default()), size_bytes)
+        Self::grow_in(device, log_device, options, Arc::new(SystemEnvironment), size_bytes)
     }
 
     /// As [`Self::grow`], with the caller's own clock and random numbers.

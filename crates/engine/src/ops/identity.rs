@@ -48,7 +48,7 @@ impl Volume {
         }
         let mut padded = [0; LABEL_BYTES];
         padded[..label.len()].copy_from_slice(label);
-        Ok(self.mount.set_label(padded)?)
+        self.mount.set_label(padded)
     }
 
     /// Gives the filesystem another UUID and closes it; returns the UUID. Its metadata keeps the one that it was made
@@ -113,7 +113,7 @@ impl Volume {
             return Err(Error::ReadOnly);
         }
         self.sync()?;
-        Ok(self.mount.write_superblock_copies()?)
+        self.mount.write_superblock_copies()
     }
 }
 

@@ -116,7 +116,7 @@ impl Volume {
     /// # Errors
     /// As [`Self::free_put_off`].
     pub(super) fn free_all_waiting(&self) -> Result<()> {
-        let freed = self.free_waiting().map_err(Error::from);
+        let freed = self.free_waiting();
         freed.and(self.free_put_off())
     }
 

@@ -28,7 +28,7 @@ impl Volume {
         loop {
             match self.try_link(dir, name, inode) {
                 Err(Error::WouldBlock) => crate::sync::yield_now(),
-                other => return Ok(other?),
+                other => return other,
             }
         }
     }
@@ -77,7 +77,7 @@ impl Volume {
             let dir = self.join_dir(&mut tx, &dir_inode)?;
             match self.try_join(&mut tx, &child_inode) {
                 Err(Error::WouldBlock) => crate::sync::yield_now(),
-                child => return Ok(check_lost_entry(&tx, dir, child?, caller)?),
+                child => return check_lost_entry(&tx, dir, child?, caller),
             }
         }
     }

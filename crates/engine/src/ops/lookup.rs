@@ -35,7 +35,7 @@ impl Volume {
             Err(error) if error.is_damage() => self.look_through(dir.number, name)?.ok_or(error)?,
             found => found?.map(|entry| entry.inode),
         };
-        found.ok_or(Error::NotFound.into())
+        found.ok_or(Error::NotFound)
     }
 
     /// Looks for a name in the data blocks of a directory whose index cannot be used. `None` if the name is in none of
@@ -78,6 +78,6 @@ impl Volume {
         if self.mount.geometry.split_inode(inode).is_none() || self.mount.superblock().owns_inode(inode) {
             return Ok(false);
         }
-        Ok(crate::space::inodes::is_allocated(&mut Transaction::read_only(&self.mount), inode)?)
+        crate::space::inodes::is_allocated(&mut Transaction::read_only(&self.mount), inode)
     }
 }

@@ -26,7 +26,7 @@ use crate::trans::{InoId, InodeFields, Reservation, Transaction};
 use std::collections::HashSet;
 use xfskit_ondisk::attr::shortform::SHORTFORM_LENGTH_LIMIT;
 use xfskit_ondisk::inode::{MODE_REGULAR, flags2};
-use xfskit_ondisk::{ForkFormat, InodeNumber, Timestamp, clamp_time};
+use xfskit_ondisk::{ForkFormat, InodeNumber, clamp_time};
 
 const SHORTFORM_HEADER_BYTES: usize = 4;
 const SHORTFORM_ENTRY_HEADER_BYTES: usize = 3;
@@ -74,7 +74,7 @@ impl Volume {
         if !files.is_sorted_by(|a, b| a.name < b.name) {
             let mut names = HashSet::with_capacity(files.len());
             if !files.iter().all(|file| names.insert(file.name)) {
-                return Err(Error::Exists.into());
+                return Err(Error::Exists);
             }
         }
         for file in files {
@@ -87,7 +87,7 @@ impl Volume {
                 acl::check_stored(namespace.flags(), name, value)?;
             }
             if !self.is_small(file) {
-                return Err(Error::Invalid("the file is too large to be made in one step").into());
+                return Err(Error::Invalid("the file is too large to be made in one step"));
             }
         }
         // What all of them may need together is far more than they do need: the transaction ends when it comes near to
@@ -116,7 +116,7 @@ impl Volume {
             match tx.finish(result) {
                 // The AG that has inodes is held by another, and comes before that of the contents.
                 Err(Error::WouldBlock) => crate::sync::yield_now(),
-                other => return Ok(self.located(dir, other)?),
+                other => return self.located(dir, other),
             }
         }
     }

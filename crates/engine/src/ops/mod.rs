@@ -57,7 +57,8 @@ pub use trim::{TrimBy, Trimmed};
 pub use xattr::Namespace;
 pub use xfskit_vfs::{
     Caller, DirEntry, DirEntryRef, Fallocate, FileExtent, FileType, Flags, FsStat, LastLink, NewFile, Permissions,
-    RenameFlags, Seek, SetAttr, SetMode, SetTime, Stat, SyncKind, SyncPoint, WholeFile, XattrChange, split_path, xflags,
+    RenameFlags, Seek, SetAttr, SetMode, SetTime, Stat, SyncKind, SyncPoint, WholeFile, XattrChange, split_path,
+    xflags,
 };
 
 use crate::error::{Error, Result};
@@ -239,7 +240,7 @@ impl Volume {
         let _ = self.free_put_off();
         self.mount.sync()?;
         self.mount.journal.flush_contents()?;
-        Ok(waiting?)
+        waiting
     }
 
     /// Makes everything durable, writes it to its place on the device and ends the log clean: until the next change who
@@ -253,7 +254,7 @@ impl Volume {
         if self.mount.nameless.now() > 0 {
             return Ok(());
         }
-        Ok(self.mount.end_log()?)
+        self.mount.end_log()
     }
 
     /// Writes everything back and closes the log. References to inodes end: inodes without a name are
@@ -284,10 +285,10 @@ impl Volume {
             // A dirty log has every recovery, the kernel's too, look for inodes without a name.
             self.mount.sync()?;
             self.mount.journal.flush_contents()?;
-            return Ok(freed?);
+            return freed;
         }
         self.discard_before_close()?;
-        Ok(close(&self.mount).and(lost).and(freed)?)
+        close(&self.mount).and(lost).and(freed)
     }
 
     /// An inode in use, locked and joined.

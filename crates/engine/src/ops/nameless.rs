@@ -42,7 +42,7 @@ impl Volume {
     pub fn drop_references_lazily(&self, inode: InodeNumber, count: u64) -> Result<()> {
         let Some(inode) = self.release_references(inode, count) else { return Ok(()) };
         if !self.may_wait(&inode) {
-            return Ok(self.inactivate_or_put_off(&inode)?);
+            return self.inactivate_or_put_off(&inode);
         }
         let is_group = {
             let mut waiting = self.waiting.lock();
@@ -66,7 +66,7 @@ impl Volume {
             // A group that is damaged keeps no other from being freed.
             result = result.and(self.free_group(group));
         }
-        Ok(result?)
+        result
     }
 
     /// Whether there are inodes that have lost their names and that holders keep: the space that they take is free when
@@ -89,7 +89,7 @@ impl Volume {
     /// # Errors
     /// As [`Self::free_waiting`]; the first refusal of what could not be freed before.
     pub fn free_nameless(&self) -> Result<()> {
-        Ok(self.free_all_waiting()?)
+        self.free_all_waiting()
     }
 
     /// Whether an inode that has lost its last holder can wait for others.

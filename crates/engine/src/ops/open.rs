@@ -50,7 +50,7 @@ fn recover_over(
         // An inode that there is no space to free: its image would keep a dirty log, and be read without it. Who opens
         // what is in memory to write looks for inodes without a name, whatever the log says.
         Err(Error::NoSpace) => mount.unmount()?,
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(error),
     }
     Ok(RecoveredDevices { device, log_device, log_state: log.state, report })
 }
@@ -113,7 +113,7 @@ impl Volume {
     /// `Superblock`, `Unsupported`, `Corrupt` as the image is; `NoLogDevice`; `DeviceInUse`; `Io`, also where the host
     /// has no space for the log.
     pub fn open(device: Arc<dyn BlockDevice>, options: MountOptions) -> Result<Self> {
-        Self::open_in(device, None, options, Arc::new(SystemEnvironment::default()))
+        Self::open_in(device, None, options, Arc::new(SystemEnvironment))
     }
 
     /// Opens the filesystem on `device` with its log on `log_device`.
@@ -125,7 +125,7 @@ impl Volume {
         log_device: Arc<dyn BlockDevice>,
         options: MountOptions,
     ) -> Result<Self> {
-        Self::open_in(device, Some(log_device), options, Arc::new(SystemEnvironment::default()))
+        Self::open_in(device, Some(log_device), options, Arc::new(SystemEnvironment))
     }
 
     /// Opens the filesystem with the caller's own clock and random numbers, and a log device if it has one.
@@ -159,11 +159,11 @@ impl Volume {
         if looks_only && !options.no_recovery {
             let log = FoundLog::find(Arc::clone(&device), log_device.clone())?;
             if log.state != LogState::Clean {
-                return Ok(Self::open_recovered_in_memory(device, log_device, options, env, &log, claims)?);
+                return Self::open_recovered_in_memory(device, log_device, options, env, &log, claims);
             }
             log_end = Some(log.end());
         }
-        Ok(Self::over(Mount::open_at(device, log_device, options, env, Stage::Image, log_end, claims)?)?)
+        Self::over(Mount::open_at(device, log_device, options, env, Stage::Image, log_end, claims)?)
     }
 
     fn open_recovered_in_memory(
@@ -197,7 +197,7 @@ impl Volume {
         if !log.is_to_be_recovered() {
             return Ok(RecoveredDevices { device, log_device, log_state: log.state, report: None });
         }
-        Ok(recover_over(device, log_device, MountOptions::default(), Arc::new(SystemEnvironment::default()), &log)?)
+        recover_over(device, log_device, MountOptions::default(), Arc::new(SystemEnvironment), &log)
     }
 
     /// Reads the root directory's inode: without it no path leads anywhere, and a mount that succeeds would hide that.

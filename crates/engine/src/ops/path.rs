@@ -85,13 +85,12 @@ impl Volume {
         if !self.mount.geometry.has_parent() {
             return Err(Error::NotSupported(
                 "parent pointers: the image was made without them (mkfs with -n parent=1)",
-            )
-            .into());
+            ));
         }
         let inode = self.mount.inode(inode)?;
         let mut tx = Transaction::read_only(&self.mount);
         let id = self.join(&mut tx, &inode)?;
-        Ok(self.located(inode.number, parent::list(&mut tx, id))?)
+        self.located(inode.number, parent::list(&mut tx, id))
     }
 
     /// Every path that leads to an inode, without a look into any directory.
@@ -116,7 +115,7 @@ impl Volume {
             };
             bytes += path.len() + name.len();
             if bytes > MAX_PATH_BYTES {
-                return Err(Error::NotSupported("more than 256 MiB of paths to one inode").into());
+                return Err(Error::NotSupported("more than 256 MiB of paths to one inode"));
             }
             if path.last() != Some(&b'/') {
                 path.push(b'/');

@@ -118,7 +118,7 @@ impl Volume {
             let file_type = type_of_entry(entry.file_type);
             each(DirEntryRef { name: entry.name, inode: entry.inode, file_type, cookie, next_cookie })
         });
-        Ok(self.located(dir.number, listed)?)
+        self.located(dir.number, listed)
     }
 
     /// The entries of `dir` but `.` and `..`, read in batches as they are asked for. Entries that are made or removed
@@ -166,7 +166,7 @@ impl Volume {
         let Some(lost) = self.located(dir.number, lost)? else { return Ok((entries, None)) };
         let names = dir::count_names_in(&mut tx, id, &lost.numbers).ok();
         let blocks = lost.numbers.len() as u64;
-        Ok((entries, Some(LostNames { error: lost.first.into(), blocks, names })))
+        Ok((entries, Some(LostNames { error: lost.first, blocks, names })))
     }
 
     /// The target of a symbolic link.
@@ -177,6 +177,6 @@ impl Volume {
         let inode = self.mount.inode(inode)?;
         let mut tx = Transaction::read_only(&self.mount);
         let id = self.join(&mut tx, &inode)?;
-        Ok(self.located(inode.number, crate::symlink::read(&mut tx, id))?)
+        self.located(inode.number, crate::symlink::read(&mut tx, id))
     }
 }

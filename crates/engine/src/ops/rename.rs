@@ -98,11 +98,11 @@ impl Volume {
         check_name(new_name)?;
         for name in [name, new_name] {
             if name == b"." || name == b".." {
-                return Err(Error::Invalid("'.' and '..' cannot be renamed").into());
+                return Err(Error::Invalid("'.' and '..' cannot be renamed"));
             }
         }
         if flags.exchange && (flags.no_replace || flags.whiteout) {
-            return Err(Error::Invalid("an exchange neither replaces nor leaves a whiteout").into());
+            return Err(Error::Invalid("an exchange neither replaces nor leaves a whiteout"));
         }
         let _moves = (dir != new_dir).then(|| self.mount.moves.lock());
         let mut unsettled = Unsettled::Ask(Vec::new());
@@ -112,7 +112,7 @@ impl Volume {
                     Some(inodes) => inodes.iter().try_for_each(|inode| self.write_out(inode))?,
                     None => crate::sync::yield_now(),
                 },
-                other => return Ok(self.located(dir, other)?),
+                other => return self.located(dir, other),
             }
         }
     }

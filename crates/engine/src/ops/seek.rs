@@ -15,7 +15,7 @@ impl Volume {
     /// `NoMoreData` at the end of the file or behind it, and for data where only a hole follows; `IsADirectory`,
     /// `Invalid` when it is no file, `Stale`, `Corrupt`, `Io`.
     pub fn seek(&self, inode: InodeNumber, offset: u64, what: Seek) -> Result<u64> {
-        Ok(self.look_at_map(inode, |tx, ino| {
+        self.look_at_map(inode, |tx, ino| {
             let size = tx.inode(ino).core.size;
             if offset >= size {
                 return Err(Error::NoMoreData);
@@ -25,7 +25,7 @@ impl Volume {
                 Seek::Hole => Some(next_hole(tx, ino, offset)?.min(size)),
             };
             found.ok_or(Error::NoMoreData)
-        })?)
+        })
     }
 
     /// Where the blocks of a file lie, in the order of the file.
@@ -33,7 +33,7 @@ impl Volume {
     /// # Errors
     /// `IsADirectory`, `Invalid` when it is no file, `Stale`, `Corrupt`, `Io`.
     pub fn file_extents(&self, inode: InodeNumber) -> Result<Vec<FileExtent>> {
-        Ok(self.look_at_map(inode, |tx, ino| {
+        self.look_at_map(inode, |tx, ino| {
             let mut found = Vec::new();
             let mut index = 0;
             while let Some(extent) = bmap::extents(tx, ino, ForkKind::Data)?.get(index).copied() {
@@ -46,7 +46,7 @@ impl Volume {
                 index += 1;
             }
             Ok(found)
-        })?)
+        })
     }
 }
 

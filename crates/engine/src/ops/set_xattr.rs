@@ -107,7 +107,7 @@ impl Volume {
         how: impl Into<XattrOptions>,
         caller: &Caller,
     ) -> Result<()> {
-        Ok(self.change(inode, &[(name, Some(value))], how.into(), caller)?)
+        self.change(inode, &[(name, Some(value))], how.into(), caller)
     }
 
     /// Removes an attribute, which must be there, whatever the mode in `how` says.
@@ -121,7 +121,7 @@ impl Volume {
         how: impl Into<XattrOptions>,
         caller: &Caller,
     ) -> Result<()> {
-        Ok(self.change(inode, &[(name, None)], how.into(), caller)?)
+        self.change(inode, &[(name, None)], how.into(), caller)
     }
 
     /// Makes many changes to the attributes of one inode, in their order: all of them or none, after an error and after
@@ -139,7 +139,7 @@ impl Volume {
         caller: &Caller,
     ) -> Result<()> {
         let changes: Vec<_> = changes.iter().map(|c| (c.name.as_slice(), c.value.as_deref())).collect();
-        Ok(self.change(inode, &changes, how.into(), caller)?)
+        self.change(inode, &changes, how.into(), caller)
     }
 
     /// Makes one change that is a matter of the inode alone, and reserves no more than that takes. `false`: it is not,

@@ -3,7 +3,7 @@
 use super::create::{single, take_in_write};
 use super::protected::{check_not_immutable, check_set_attr};
 use super::stat::stat_of;
-use super::{Caller, Permissions, SetAttr, SetTime, Stat, Volume, acl};
+use super::{Caller, SetAttr, SetTime, Stat, Volume, acl};
 use crate::error::{Error, Result};
 use crate::incore::Inode;
 use crate::sync::atomic::Ordering;
@@ -27,7 +27,7 @@ impl Volume {
             check_time(time)?;
         }
         if [change.uid, change.gid].contains(&Some(u32::MAX)) {
-            return Err(Error::Invalid("4294967295 is no user and no group").into());
+            return Err(Error::Invalid("4294967295 is no user and no group"));
         }
         if let Some(size) = change.size {
             let others = if change.permissions.is_none() { *change } else { SetAttr::default() };
@@ -41,12 +41,12 @@ impl Volume {
         }
         let inode = self.mount.inode(inode)?;
         if !change.sets_more_than_times() && !self.mount.options.wsync {
-            return Ok(self.located(inode.number, self.set_times_in_memory(&inode, change, caller))?);
+            return self.located(inode.number, self.set_times_in_memory(&inode, change, caller));
         }
         loop {
             match self.try_set_attr(&inode, change, caller) {
                 Err(Error::WouldBlock) => {}
-                other => return Ok(self.located(inode.number, other)?),
+                other => return self.located(inode.number, other),
             }
         }
     }
@@ -117,7 +117,7 @@ impl Volume {
             core.mode = left(core.mode, core.gid);
             Ok(true)
         })();
-        Ok(self.located(inode.number, tx.finish(result))?)
+        self.located(inode.number, tx.finish(result))
     }
 }
 

@@ -86,7 +86,7 @@ impl Volume {
     pub(super) fn discard_before_close(&self) -> Result<()> {
         match self.mount.options.discard {
             Discard::Nothing => Ok(()),
-            Discard::Freed => self.and_discard(|| Ok(self.mount.sync()?)),
+            Discard::Freed => self.and_discard(|| self.mount.sync()),
         }
     }
 

@@ -12,10 +12,10 @@
 //! Crash behaviour: after link 1 of a truncation the size is the new one; blocks that are still there go when the file
 //! grows again or ends.
 
+use super::SetAttr;
 use super::create::take_in_write;
 use super::map::{END_OF_MAP, grow, next_link_with, remove_range, written_behind_end};
 use super::protected::check_unprotected;
-use super::SetAttr;
 use super::setattr::apply;
 use super::stat::stat_of;
 use super::{Caller, Stat, Volume};
@@ -36,7 +36,7 @@ impl Volume {
     /// file that is immutable or append-only; `ReadOnly`, `NoSpace`, `Stale`,
     /// `Corrupt`, `Io`.
     pub fn truncate(&self, inode: InodeNumber, size: u64) -> Result<()> {
-        Ok(self.resize(inode, size, &SetAttr::default(), &Caller::root()).map(|_| ())?)
+        self.resize(inode, size, &SetAttr::default(), &Caller::root()).map(|_| ())
     }
 
     /// Sets the size of a file, and other attributes, all but its mode, with it.

@@ -34,7 +34,7 @@ impl Volume {
     /// # Errors
     /// `NotFound`, `IsADirectory`, `NotPermitted` in a sticky directory and for what is immutable or append-only.
     pub fn unlink(&self, dir: InodeNumber, name: &[u8], caller: &Caller) -> Result<()> {
-        Ok(self.remove_name(dir, name, Expected::NoDirectory, caller)?)
+        self.remove_name(dir, name, Expected::NoDirectory, caller)
     }
 
     /// Removes an empty directory.
@@ -42,7 +42,7 @@ impl Volume {
     /// # Errors
     /// `NotFound`, `NotADirectory`, `NotEmpty`, `Invalid` for `.`; `NotPermitted` as [`Self::unlink`].
     pub fn rmdir(&self, dir: InodeNumber, name: &[u8], caller: &Caller) -> Result<()> {
-        Ok(self.remove_name(dir, name, Expected::Directory, caller)?)
+        self.remove_name(dir, name, Expected::Directory, caller)
     }
 
     fn remove_name(&self, dir: InodeNumber, name: &[u8], expected: Expected, caller: &Caller) -> Result<()> {

@@ -127,7 +127,7 @@ impl Volume {
         if let Parsed::Plain(namespace, name) = parsed
             && let Some(found) = self.get_from_inode(&inode, namespace, name, value)?
         {
-            return if found { Ok(()) } else { Err(Error::NoAttribute.into()) };
+            return if found { Ok(()) } else { Err(Error::NoAttribute) };
         }
         *value = self.get_by_transaction(&inode, parsed)?;
         Ok(())
@@ -186,11 +186,11 @@ impl Volume {
     /// As [`Self::list_xattrs`].
     pub fn list_xattrs_into(&self, inode: InodeNumber, names: &mut Vec<u8>) -> Result<()> {
         names.clear();
-        Ok(self.for_each_xattr(inode, &mut |prefix, name| {
+        self.for_each_xattr(inode, &mut |prefix, name| {
             names.extend_from_slice(prefix);
             names.extend_from_slice(name);
             names.push(0);
-        })?)
+        })
     }
 
     /// As [`Self::list_xattrs_into`], for a caller that takes no more than `most_bytes`.
@@ -207,7 +207,7 @@ impl Volume {
                 names.push(0);
             }
         })?;
-        if is_too_long { Err(Error::TooLarge.into()) } else { Ok(names) }
+        if is_too_long { Err(Error::TooLarge) } else { Ok(names) }
     }
 
     /// Hands out all attributes, each as the two parts of its full name.

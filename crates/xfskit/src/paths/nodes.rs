@@ -38,7 +38,7 @@ impl Node {
             Self::BlockDevice { major, minor } => (FileType::BlockDevice, DeviceNumber { major, minor }),
             Self::CharDevice { major, minor } => (FileType::CharDevice, DeviceNumber { major, minor }),
         };
-        if !number.fits_xfs() {
+        if !xfskit_ondisk::fits_device_node(number) {
             return Err(Cause::Invalid("XFS has no room for a major number above 511 or a minor number above 262143"));
         }
         Ok((file_type, number.to_linux()))
