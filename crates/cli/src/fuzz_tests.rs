@@ -1,12 +1,11 @@
 //! The fuzz targets of the command's own parsers: dumps of attributes, and options.
 
+use crate::args::MountSettings;
 use crate::args::{Cli, Command, with_expression};
-use crate::commands::mount::MountSettings;
+use crate::commands::find::Expression;
 use crate::commands::xattr::restore;
-use crate::dump::{Encoding, read_blocks, write_block};
-use crate::exit;
-use crate::find::Expression;
-use crate::helper;
+use crate::output::dump::{Encoding, read_blocks, write_block};
+use crate::output::exit;
 use clap::Parser;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
@@ -121,7 +120,7 @@ fn command_line(input: &[u8]) -> Behaviour {
         .filter(|word| !word.contains(&0))
         .map(|word| OsString::from_vec(word.to_vec()))
         .collect();
-    let parsed = helper::parse(words.clone());
+    let parsed = crate::called_as::parse(words.clone());
     behaviour.note(("helper", parsed.is_ok()));
     let line = with_expression([OsString::from("xfskit")].into_iter().chain(words.clone()).collect());
     match Cli::try_parse_from(line) {

@@ -6,43 +6,20 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod called_as;
 mod commands;
-mod completion;
-mod confined;
-mod dump;
-mod exit;
-mod find;
 #[cfg(test)]
 mod fuzz_builders;
 #[cfg(test)]
 mod fuzz_tests;
-mod glob;
-mod header;
-mod helper;
-mod image;
-mod inherited;
-mod input;
 mod interrupt;
-mod live;
-mod log;
-mod mistakes;
-mod mounted;
-mod needs;
-mod network;
-mod operand;
-mod overwrite;
-mod private;
-mod progress;
-mod qemu;
-mod screen;
-mod syslog;
-mod text;
-mod unfinished;
-mod unnamed;
-mod xfsprogs;
+mod open;
+mod output;
 
 use anyhow::{Context, Result};
-use args::{Cli, Command};
+use args::{Cli, Command, mistakes};
+use open::{image, inherited, network, policy, qemu, sandbox};
+use output::{exit, screen};
 use std::process::ExitCode;
 
 /// Threads of the engine constantly free log vectors that other threads have allocated, for which the C library's
@@ -57,13 +34,13 @@ fn main() -> ExitCode {
     let (mut is_data, mut only_reads) = (false, false);
     let by_mount_fuse = || {
         let args: Vec<_> = std::env::args_os().skip(1).collect();
-        helper::of_mount_fuse(&args, |name| args::command().find_subcommand(name).is_some() || name == "help")
+        called_as::of_mount_fuse(&args, |name| args::command().find_subcommand(name).is_some() || name == "help")
     };
     let names = xfskit_transfer::refuse_other_names().map_err(|error| exit::Usage(error.to_string()));
-    let result = match (helper::called_as(), by_mount_fuse()) {
+    let result = match (called_as::called_as(), by_mount_fuse()) {
         _ if names.is_err() => names.map_err(Into::into),
         (Some(run), _) => run(),
-        (None, Some(args)) => helper::mount(args),
+        (None, Some(args)) => called_as::mount(args),
         (None, None) => match args::parse() {
             Ok(cli) => {
                 is_data = writes_data(&cli.command);
@@ -121,7 +98,7 @@ fn run(cli: Cli) -> Result<()> {
     screen::set_style(screen::Style { json, quiet: cli.quiet });
     image::wait_at_least(cli.wait);
     if cli.no_sandbox {
-        confined::leave_out();
+        sandbox::leave_out();
     }
     if cli.no_helpers {
         qemu::leave_out();
@@ -129,8 +106,8 @@ fn run(cli: Cli) -> Result<()> {
     if cli.others_kept_out {
         network::others_are_kept_out();
     }
-    if let Some(plan) = needs::of(&cli.command) {
-        confined::plan(plan);
+    if let Some(plan) = policy::of(&cli.command) {
+        sandbox::plan(plan);
     }
     match cli.command {
         Command::Mkfs(args) => commands::mkfs::run(&args, json),

@@ -64,8 +64,8 @@ pub enum NewSize {
 
 fn parse_new_size(text: &str) -> Result<NewSize, String> {
     match text.strip_prefix('+') {
-        Some(more) => crate::text::parse_size(more).map(NewSize::More),
-        None => crate::text::parse_size(text).map(NewSize::Bytes),
+        Some(more) => crate::output::text::parse_size(more).map(NewSize::More),
+        None => crate::output::text::parse_size(text).map(NewSize::Bytes),
     }
 }
 
@@ -127,6 +127,6 @@ pub struct TrimArgs {
     pub zero: bool,
     /// Leave out free extents of less than that, as in 64k
     #[arg(long, value_name = "SIZE", default_value = "0", hide_default_value = true)]
-    #[arg(value_parser = crate::text::parse_size)]
+    #[arg(value_parser = crate::output::text::parse_size)]
     pub min: u64,
 }

@@ -2,7 +2,7 @@
 //! from those of a command, and what a shell may complete.
 
 use super::Cli;
-use crate::completion;
+use crate::args::completion;
 use clap::{Command, CommandFactory};
 
 /// The heading of options that every command has.

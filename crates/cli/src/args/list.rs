@@ -1,7 +1,7 @@
 //! Arguments of the commands that list and find files.
 
 use super::{ReadArgs, examples};
-use crate::glob::{Case, Glob};
+use crate::args::glob::{Case, Glob};
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use std::ffi::{OsStr, OsString};
@@ -153,8 +153,8 @@ pub(super) fn glob(case: Case) -> impl TypedValueParser<Value = Glob> {
 
 /// The program's arguments, where each word of the expression of `find` is the value of an option of its own.
 pub fn with_expression(mut args: Vec<OsString>) -> Vec<OsString> {
-    let Some(find) = crate::find::position(&args) else { return args };
-    let (own, expression) = crate::find::split(&args.split_off(find + 1));
+    let Some(find) = crate::args::find_words::position(&args) else { return args };
+    let (own, expression) = crate::args::find_words::split(&args.split_off(find + 1));
     let option = |word: OsString| [OsStr::new("--expression="), &word].into_iter().collect();
     args.extend(expression.into_iter().map(option));
     args.extend(own);

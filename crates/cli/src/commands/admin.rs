@@ -1,13 +1,13 @@
 //! `xfskit admin`: what an image needs once it exists.
 
 use crate::args::{AdminCommand, GrowArgs, ImageArgs, LabelArgs, NewSize, ReadArgs, TrimArgs, UuidArgs, UuidChange};
-use crate::exit::Usage;
-use crate::image::{self, edit, open_to_read, options_to_write, superblock_of};
 use crate::interrupt;
-use crate::live::LiveMount;
-use crate::operand::{self, Growing, GrowingPart, open_to_grow};
-use crate::screen::say;
-use crate::text::human_size;
+use crate::open::image::{self, edit, open_to_read, options_to_write, superblock_of};
+use crate::open::mount_query::LiveMount;
+use crate::open::operand::{self, Growing, GrowingPart, open_to_grow};
+use crate::output::exit::Usage;
+use crate::output::screen::say;
+use crate::output::text::human_size;
 use anyhow::{Context, Result};
 use serde_json::json;
 use std::os::unix::fs::MetadataExt;

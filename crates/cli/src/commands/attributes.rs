@@ -1,8 +1,8 @@
 //! What files have besides their inodes: labels, ACLs, extended attributes, flags. `ls -l` and `stat` show it.
 
-use crate::find::label;
-use crate::screen;
-use crate::text::set_json;
+use crate::commands::find::label;
+use crate::output::screen;
+use crate::output::text::set_json;
 use serde_json::{Value, json};
 use std::io::Write;
 use xfskit::ondisk::InodeNumber;

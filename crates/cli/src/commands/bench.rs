@@ -1,9 +1,9 @@
 //! `xfskit bench`: the experiments.
 
 use crate::args::BenchArgs;
-use crate::exit::Usage;
-use crate::screen::{say, say_part};
-use crate::text::{parse_size, short_time_string};
+use crate::output::exit::Usage;
+use crate::output::screen::{say, say_part};
+use crate::output::text::{parse_size, short_time_string};
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -79,7 +79,7 @@ fn options(args: &BenchArgs) -> Result<Options> {
         quick: args.quick,
         published: args.published,
         image_bytes: size,
-        engine: super::mount::parse_engine(&args.options)?,
+        engine: crate::args::parse_engine(&args.options)?,
         engine_options: args.options.join(","),
         cache_bytes: cache,
         command: format!("xfskit {}", words.join(" ")),

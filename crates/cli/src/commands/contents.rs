@@ -2,11 +2,11 @@
 
 use super::list::is_dir;
 use crate::args::{CatArgs, CloneArgs, WriteArgs};
-use crate::exit::{Usage, for_each};
-use crate::image::{edit, edit_after, find_place, open_to_read, resolve, shown, wait_at_least};
-use crate::input::{Input, PIPE_ENDS_WITHIN, is_pipe};
 use crate::interrupt;
-use crate::screen::data;
+use crate::open::image::{edit, edit_after, find_place, open_to_read, resolve, shown, wait_at_least};
+use crate::open::standard_input::{Input, PIPE_ENDS_WITHIN, is_pipe};
+use crate::output::exit::{Usage, for_each};
+use crate::output::screen::data;
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::io::{Read, Write};

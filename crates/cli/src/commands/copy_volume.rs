@@ -9,14 +9,14 @@
 
 use super::copy::CopyOperand;
 use crate::args::CpArgs;
-use crate::confined;
-use crate::exit::Usage;
-use crate::image::{open_device, shown};
 use crate::interrupt;
-use crate::needs;
-use crate::operand::{Files, is_plain, open_files};
-use crate::progress::CopyBar;
-use crate::unnamed::Unnamed as NewFile;
+use crate::open::image::{open_device, shown};
+use crate::open::new_file::Unnamed as NewFile;
+use crate::open::operand::{Files, is_plain, open_files};
+use crate::open::policy;
+use crate::open::sandbox;
+use crate::output::exit::Usage;
+use crate::output::progress::CopyBar;
 use anyhow::{Context, Result, anyhow};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -68,12 +68,12 @@ pub fn run(args: &CpArgs, source: &Path, target: &Path) -> Result<()> {
         return Err(Usage(format!("{}: {what}", source.display())).into());
     }
     interrupt::watch()?;
-    confined::plan(needs::of_volumes(source, target));
+    sandbox::plan(policy::of_volumes(source, target));
     let reading = Side::open(source, Access::Read)?;
     // A new file needs no device.
     let is_new = is_plain(target)? && !target.exists();
     let writing = if is_new { None } else { Some(Side::open(target, Access::Write)?) };
-    confined::enter()?;
+    sandbox::enter()?;
     let from = reading.device(source)?;
     let copy = Copy { from, bar: CopyBar::new("copying") };
     match writing {
@@ -126,7 +126,7 @@ fn is_metadump(operand: &Path) -> bool {
         let read = std::fs::File::open(file).and_then(|mut file| std::io::Read::read_exact(&mut file, &mut first));
         read.is_ok() && [b"XFSM", b"XMD2"].contains(&&first)
     };
-    crate::operand::files(operand).into_iter().any(is_one)
+    crate::open::operand::files(operand).into_iter().any(is_one)
 }
 
 struct Copy {

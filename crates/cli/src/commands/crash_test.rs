@@ -1,8 +1,8 @@
 //! `xfskit crash-test`: the crash simulator.
 
 use crate::args::CrashTestArgs;
-use crate::exit::{Reported, Usage};
-use crate::screen::say;
+use crate::output::exit::{Reported, Usage};
+use crate::output::screen::say;
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;

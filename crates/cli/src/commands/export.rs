@@ -4,14 +4,14 @@ use super::copy::{PrivilegeLoss, report_losses, why_kept};
 use super::list::is_dir;
 use super::trees::attributes;
 use crate::args::{ExportArgs, Overwrite};
-use crate::exit::{self, Usage};
-use crate::image::{find, open_to_read};
-use crate::operand;
-use crate::overwrite::open_existing;
-use crate::private::{self, Watched};
-use crate::progress::CopyBar;
-use crate::screen;
-use crate::unnamed::Unnamed;
+use crate::open::file_mode::{self, Watched};
+use crate::open::image::{find, open_to_read};
+use crate::open::new_file::Unnamed;
+use crate::open::operand;
+use crate::open::overwrite::open_existing;
+use crate::output::exit::{self, Usage};
+use crate::output::progress::CopyBar;
+use crate::output::screen;
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write, stdout};
@@ -80,8 +80,8 @@ fn write_file(filesystem: &Volume, start: InodeNumber, args: &ExportArgs, path: 
     })?;
     let (losses, holds_private) = write(filesystem, start, args, unnamed.file())?;
     let disks = operand::files(&args.path.read.image.image);
-    let is_private = disks.iter().any(|path| std::fs::metadata(path).is_ok_and(|data| private::is_private(&data)));
-    let permissions = private::permissions(holds_private || is_private, existing.as_ref());
+    let is_private = disks.iter().any(|path| std::fs::metadata(path).is_ok_and(|data| file_mode::is_private(&data)));
+    let permissions = file_mode::permissions(holds_private || is_private, existing.as_ref());
     unnamed.file().set_permissions(permissions)?;
     if let Some(replaced) = &replaced {
         // The kernel does not respect the lock and may use the file by now.

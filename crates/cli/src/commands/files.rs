@@ -2,10 +2,10 @@
 
 use super::list::is_dir;
 use crate::args::{ChmodArgs, ChownArgs, MkdirArgs, MknodArgs, NodeKind, TouchArgs};
-use crate::exit::{Failures, Usage, for_each};
-use crate::image::{edit, find, find_dir_place, find_place, open_without_lock, resolve, shown, superblock_of};
 use crate::interrupt;
-use crate::text::json_time;
+use crate::open::image::{edit, find, find_dir_place, find_place, open_without_lock, resolve, shown, superblock_of};
+use crate::output::exit::{Failures, Usage, for_each};
+use crate::output::text::json_time;
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -9,17 +9,17 @@ use super::copy::MIN_XFS_BYTES;
 use super::mkfs::open_part;
 use super::trees::{Reads, Trees, adjust};
 use crate::args::{MkfsArgs, Placement, Space};
-use crate::confined;
-use crate::exit::Usage;
-use crate::image::open_device;
-use crate::network;
-use crate::operand;
-use crate::overwrite::{Existing, choose_part, verify_existing};
-use crate::private::{self, Watched};
-use crate::progress::{CopyBar, waiting_for};
-use crate::text::parse_size;
-use crate::unfinished::Unfinished;
-use crate::unnamed::Unnamed;
+use crate::open::file_mode::{self, Watched};
+use crate::open::image::open_device;
+use crate::open::in_progress::Unfinished;
+use crate::open::network;
+use crate::open::new_file::Unnamed;
+use crate::open::operand;
+use crate::open::overwrite::{Existing, choose_part, verify_existing};
+use crate::open::sandbox;
+use crate::output::exit::Usage;
+use crate::output::progress::{CopyBar, waiting_for};
+use crate::output::text::parse_size;
 use anyhow::{Context, Result};
 use std::fs::Metadata;
 use std::path::Path;
@@ -105,7 +105,7 @@ impl<'a> Fill<'a> {
         self.keep_log()?;
         if let Some(part) = open_part(args)? {
             verify_no_room(args)?;
-            confined::enter()?;
+            sandbox::enter()?;
             let part = choose_part(args.image(), part, args.overwrite())?;
             let trees = self.find_trees(Reads::Once)?;
             let files = self.check_room(&trees, part.size_bytes())?;
@@ -125,7 +125,7 @@ impl<'a> Fill<'a> {
         }
         // The existing file is locked until the image is complete.
         let held = existing.as_ref().map(|_| open_device(args.image(), args.access())).transpose()?;
-        confined::enter()?;
+        sandbox::enter()?;
         if let Some(held) = &held {
             verify_existing(args.image(), held, args.overwrite(), size.filter(|size| *size > 0))?;
         }
@@ -147,10 +147,10 @@ impl<'a> Fill<'a> {
     /// Lets the files of an external journal be opened by each attempt, and those below them.
     fn keep_log(&self) -> Result<()> {
         let files = self.options.log_device.iter().flat_map(|log| operand::files(log));
-        for file in files.filter(|file| confined::is_ahead() && !network::is_address(file)) {
+        for file in files.filter(|file| sandbox::is_ahead() && !network::is_address(file)) {
             let opened = operand::open_with_below(&file, Access::ReadUnlocked)?;
-            confined::keep(opened.file(), FileUse::Write)?;
-            opened.below().try_for_each(|(_, below)| confined::keep(below, FileUse::Read))?;
+            sandbox::keep(opened.file(), FileUse::Write)?;
+            opened.below().try_for_each(|(_, below)| sandbox::keep(below, FileUse::Read))?;
         }
         Ok(())
     }
@@ -200,7 +200,7 @@ impl<'a> Fill<'a> {
         let io_error = |source| OpenError::Io { path: path.clone(), source };
         let is_private = filled.is_private || trees.are_private();
         let replaced = held.as_ref().map(|held| held.metadata()).transpose().map_err(io_error)?;
-        let permissions = private::permissions(is_private, replaced.as_ref());
+        let permissions = file_mode::permissions(is_private, replaced.as_ref());
         unnamed.file().set_permissions(permissions).map_err(io_error)?;
         if let Some(held) = held {
             held.verify_unused(&path)?;

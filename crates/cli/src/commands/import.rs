@@ -6,11 +6,11 @@
 use super::copy::{PrivilegeLoss, report_losses};
 use super::trees::{Reads, Trees, adjust, believe_pretender, folders};
 use crate::args::ImportArgs;
-use crate::confined;
-use crate::exit::Usage;
-use crate::image::{edit_after, path_of_dir, resolve, shown};
 use crate::interrupt::{self, Interrupted};
-use crate::progress::CopyBar;
+use crate::open::image::{edit_after, path_of_dir, resolve, shown};
+use crate::open::sandbox;
+use crate::output::exit::Usage;
+use crate::output::progress::CopyBar;
 use anyhow::{Context, Result};
 use xfskit::device::share_storage;
 use xfskit::volume::{Environment, Error, LastLink, SystemEnvironment, Volume};
@@ -19,7 +19,7 @@ use xfskit_transfer::{ImageSink, Losses, transfer};
 /// Runs the command.
 pub fn run(args: &ImportArgs) -> Result<()> {
     believe_pretender(folders(&args.from).iter().map(std::path::PathBuf::as_path))?;
-    confined::before_opening()?;
+    sandbox::before_opening()?;
     let trees = Trees::find(&args.from, &args.layers, Reads::Once, &args.image.image)?;
     // What the options name is read before the image is opened, too.
     adjust(&args.source, args.owner, b"")?;

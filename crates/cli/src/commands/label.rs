@@ -1,9 +1,9 @@
 //! `xfskit xattr label`: gives files the labels that a file of contexts has for their paths, as setfiles does.
 
-use crate::exit::for_each;
-use crate::image::{find_place, path_of_dir, shown};
 use crate::interrupt;
-use crate::screen::say;
+use crate::open::image::{find_place, path_of_dir, shown};
+use crate::output::exit::for_each;
+use crate::output::screen::say;
 use anyhow::{Context, Result};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};

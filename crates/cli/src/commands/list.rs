@@ -2,11 +2,11 @@
 
 use super::attributes::Attributes;
 use crate::args::{PathArgs, StatArgs};
-use crate::exit::Failures;
-use crate::image::{find, open_to_read, shown};
 use crate::interrupt;
-use crate::screen::{self, out};
-use crate::text::{json_time, kind_name, mode_string, set_json, time_string};
+use crate::open::image::{find, open_to_read, shown};
+use crate::output::exit::Failures;
+use crate::output::screen::{self, out};
+use crate::output::text::{json_time, kind_name, mode_string, set_json, time_string};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};

@@ -3,12 +3,12 @@
 use super::attributes::{Mark, mark};
 use super::list::{device, is_dir, is_symlink, stat_json};
 use crate::args::LsArgs;
-use crate::exit::Failures;
-use crate::find::label;
-use crate::image::{find, open_to_read};
+use crate::commands::find::label;
 use crate::interrupt;
-use crate::screen::{self, Screen, out};
-use crate::text::{human_size, mode_string, set_json, short_time_string};
+use crate::open::image::{find, open_to_read};
+use crate::output::exit::Failures;
+use crate::output::screen::{self, Screen, out};
+use crate::output::text::{human_size, mode_string, set_json, short_time_string};
 use anyhow::Result;
 use serde_json::Value;
 use std::cmp::Reverse;

@@ -4,17 +4,17 @@ use super::copy::{PrivilegeLoss, report_losses};
 use super::fill;
 use super::info::summary_of;
 use super::trees::{believe_pretender, folders};
+use crate::args::mkfs_config as config;
 use crate::args::{MkfsArgs, Placement};
-use crate::confined;
-use crate::exit::Usage;
-use crate::image::open_device;
-use crate::needs;
-use crate::operand::{Files, is_plain, is_remote, open_files};
-use crate::overwrite::{Existing, choose_part, verify_existing};
-use crate::screen::{report, say, say_part};
-use crate::text::parse_size;
-use crate::unnamed::sync_names;
-use crate::xfsprogs::config;
+use crate::open::image::open_device;
+use crate::open::new_file::sync_names;
+use crate::open::operand::{Files, is_plain, is_remote, open_files};
+use crate::open::overwrite::{Existing, choose_part, verify_existing};
+use crate::open::policy;
+use crate::open::sandbox;
+use crate::output::exit::Usage;
+use crate::output::screen::{report, say, say_part};
+use crate::output::text::parse_size;
 use anyhow::{Context, Error, Result};
 use serde_json::json;
 use std::ffi::OsStr;
@@ -42,7 +42,7 @@ pub fn run(args: &MkfsArgs, as_json: bool) -> Result<()> {
 pub fn make_image(args: &MkfsArgs, options: &Options, as_json: bool) -> Result<()> {
     let folders = folders(args.from.iter().chain(args.proto.as_ref().map(|proto| &proto.path)));
     believe_pretender(folders.iter().map(PathBuf::as_path))?;
-    confined::plan(needs::of_mkfs(args, options));
+    sandbox::plan(policy::of_mkfs(args, options));
     if args.from.is_empty() && args.proto.is_none() {
         print(args, &make_empty(args, options)?, as_json)?;
         hint_at_owner(args);
@@ -83,7 +83,7 @@ fn make_empty(args: &MkfsArgs, options: &Options) -> Result<Superblock> {
     let look_at = |(path, log): (&Path, Existing)| log.into_device(path, args.overwrite());
     if let Some(part) = open_part(args)? {
         let log = last.map(open_log).transpose()?.or(log);
-        confined::enter()?;
+        sandbox::enter()?;
         let log = log.map(look_at).transpose()?;
         let part = choose_part(args.image(), part, args.overwrite())?;
         let made = make(&part, log.as_deref(), options, now).map_err(anyhow::Error::from).and_then(|superblock| {
@@ -94,7 +94,7 @@ fn make_empty(args: &MkfsArgs, options: &Options) -> Result<Superblock> {
     }
     let held = args.image().exists().then(|| open_device(args.image(), args.access())).transpose()?;
     let log = last.map(open_log).transpose()?.or(log);
-    confined::enter()?;
+    sandbox::enter()?;
     let log = log.map(look_at).transpose()?;
     let (device, made) = open_target(args, options, held, log.as_deref())?;
     let own = device.metadata().with_context(|| args.image().display().to_string())?;

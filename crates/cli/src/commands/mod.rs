@@ -30,6 +30,7 @@ pub mod trees;
 pub mod umount;
 pub mod usage;
 pub mod xattr;
+pub mod xfsprogs;
 
 /// An error tag in an option: its name, and the number of the pass at which it fails.
 pub fn error_tag(text: &str) -> Result<(&'static str, u32), String> {

@@ -2,9 +2,9 @@
 
 use super::list::is_dir;
 use crate::args::{LnArgs, MvArgs, RmArgs};
-use crate::exit::for_each;
-use crate::image::{check_last_name, edit, edit_with, find, find_dir_place, find_place, options_to_write, shown};
 use crate::interrupt;
+use crate::open::image::{check_last_name, edit, edit_with, find, find_dir_place, find_place, options_to_write, shown};
+use crate::output::exit::for_each;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

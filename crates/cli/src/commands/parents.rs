@@ -1,10 +1,10 @@
 //! `xfskit parents` and `xfskit path`: the names of an inode, by parent pointers.
 
 use crate::args::{InodeArgs, ParentsArgs};
-use crate::image::{find, open_to_read, shown};
-use crate::live::{self, LiveFile, LiveMount};
-use crate::screen::{self, out};
-use crate::text::{json_of, set_json};
+use crate::open::image::{find, open_to_read, shown};
+use crate::open::mount_query::{self, LiveFile, LiveMount};
+use crate::output::screen::{self, out};
+use crate::output::text::{json_of, set_json};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
@@ -35,7 +35,7 @@ impl NamesOfFile {
     fn find(args: &ParentsArgs) -> Result<Self> {
         let image = &args.read.image.image;
         match &args.path {
-            None => Self::on_mount(&LiveFile::at(image)?.ok_or_else(|| live::path_is_missing(image))?),
+            None => Self::on_mount(&LiveFile::at(image)?.ok_or_else(|| mount_query::path_is_missing(image))?),
             Some(path) => match LiveMount::at(image)? {
                 Some(mount) => Self::on_mount(&mount.file(path)?).with_context(|| shown(path)),
                 None => Self::in_image(args, path),

@@ -1,7 +1,7 @@
 //! `xfskit stats`: the figures of a mount, from the hidden attribute of its root.
 
 use crate::args::MountPointArgs;
-use crate::screen::say;
+use crate::output::screen::say;
 use anyhow::{Context, Result, bail};
 use rustix::io::Errno;
 use serde_json::Value;

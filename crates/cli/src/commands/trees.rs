@@ -1,12 +1,12 @@
 //! The sources that an image is filled from, and what is changed on the way.
 
 use crate::args::{LayerArgs, OwnerArgs, ProtoArgs, SourceArgs};
-use crate::exit::Usage;
 use crate::interrupt;
-use crate::private;
-use crate::screen::report;
-use crate::text::Owner;
-use crate::unnamed::Unnamed;
+use crate::open::file_mode;
+use crate::open::new_file::Unnamed;
+use crate::output::exit::Usage;
+use crate::output::screen::report;
+use crate::output::text::Owner;
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -148,7 +148,7 @@ impl Trees {
 
     /// Whether one is a file that not all users may read.
     pub fn are_private(&self) -> bool {
-        let is_private = |path: &Path| std::fs::metadata(path).is_ok_and(|data| private::is_private(&data));
+        let is_private = |path: &Path| std::fs::metadata(path).is_ok_and(|data| file_mode::is_private(&data));
         self.trees.iter().any(|tree| match tree {
             Tree::Archive(path) => is_private(path),
             Tree::Container(image) => image.blob_paths().any(|path| is_private(&path)),

@@ -7,9 +7,9 @@
 //! sends no request to the mount before it is unmounted, except for one with a time limit. Of the source it opens only
 //! regular files and block devices, without blocking, and every wait has a limit.
 
-use crate::exit::Usage;
-use crate::operand;
-use crate::screen::report;
+use crate::open::operand;
+use crate::output::exit::Usage;
+use crate::output::screen::report;
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -182,7 +182,7 @@ fn is_dead(path: &Path) -> bool {
 
 /// Unmounts. While a program uses the mount, this tries again for the time of `--wait`.
 fn detach(entry: &MountEntry) -> Result<()> {
-    let end = Instant::now() + crate::image::wait();
+    let end = Instant::now() + crate::open::image::wait();
     loop {
         let Err(error) = unmount_entry(entry) else { return Ok(()) };
         let is_busy = error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) || error.to_string().contains("busy");

@@ -2,11 +2,11 @@
 
 use super::list::is_dir;
 use crate::args::{DfArgs, DuArgs};
-use crate::exit::Failures;
-use crate::image::{find, open_to_read};
 use crate::interrupt;
-use crate::screen::{self, Screen, out, say};
-use crate::text::{human_size, set_json};
+use crate::open::image::{find, open_to_read};
+use crate::output::exit::Failures;
+use crate::output::screen::{self, Screen, out, say};
+use crate::output::text::{human_size, set_json};
 use anyhow::Result;
 use serde_json::json;
 use std::collections::HashSet;

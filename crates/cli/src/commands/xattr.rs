@@ -3,12 +3,12 @@
 use super::label;
 use super::list::path_of;
 use crate::args::{PathArgs, XattrCommand};
-use crate::dump::{Block, Encoding, decode_value, encode_value, read_blocks, write_block};
-use crate::exit::{Failures, Usage, for_each};
-use crate::image::{edit, edit_after, find, open_to_read, shown};
 use crate::interrupt;
-use crate::screen::{self, out};
-use crate::text::{json_of, set_json};
+use crate::open::image::{edit, edit_after, find, open_to_read, shown};
+use crate::output::dump::{Block, Encoding, decode_value, encode_value, read_blocks, write_block};
+use crate::output::exit::{Failures, Usage, for_each};
+use crate::output::screen::{self, out};
+use crate::output::text::{json_of, set_json};
 use anyhow::{Context, Result};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;

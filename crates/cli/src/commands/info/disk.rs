@@ -6,11 +6,11 @@
 //!   #2       320 MiB  xfs, label "root", journal clean, uuid ..., partition label "root"
 //! ```
 
-use crate::live::LiveMount;
-use crate::log;
-use crate::operand;
-use crate::screen::say;
-use crate::text::set_json;
+use crate::commands::log;
+use crate::open::mount_query::LiveMount;
+use crate::open::operand;
+use crate::output::screen::say;
+use crate::output::text::set_json;
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::os::unix::ffi::OsStrExt;

@@ -1,12 +1,12 @@
 //! The parent of a mount: it mounts, unmounts and tells the system's log, and has no image open.
 
 use super::connection::{Connection, Message};
-use super::{MountSettings, ServerOutput, check_mount_point, deleted, leave_session, this_program};
-use crate::args::MountArgs;
-use crate::exit::{self, Reported};
-use crate::operand;
-use crate::screen::report;
-use crate::syslog::{self, Budget};
+use super::{ServerOutput, check_mount_point, deleted, leave_session, this_program};
+use crate::args::{MountArgs, MountSettings};
+use crate::commands::mount::syslog::{self, Budget};
+use crate::open::operand;
+use crate::output::exit::{self, Reported};
+use crate::output::screen::report;
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};

@@ -1,11 +1,11 @@
 //! `mount -o remount`: the flags that the kernel has for every mount, and `larp`. The other options of the server stay
 //! as they are.
 
-use super::options::{MountSettings, is_ignored};
+use crate::args::{MountSettings, is_ignored};
 use crate::commands::stats;
-use crate::exit::Usage;
-use crate::operand;
-use crate::screen::report;
+use crate::open::operand;
+use crate::output::exit::Usage;
+use crate::output::screen::report;
 use anyhow::{Context, Result, bail};
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags, XattrFlags};
 use rustix::mount::MountFlags;

@@ -2,15 +2,15 @@
 //! unmount; its parent does.
 
 use super::connection::{Connection, Message};
-use super::{MountSettings, ServerOutput, check_mount_point, leave_session, open_log};
-use crate::args::MountArgs;
-use crate::confined;
-use crate::exit;
-use crate::image::open_to_mount;
+use super::{ServerOutput, check_mount_point, leave_session, open_log};
+use crate::args::{MountArgs, MountSettings};
+use crate::commands::mount::syslog::SystemLog;
 use crate::interrupt;
-use crate::qemu;
-use crate::screen::{ServerLog, report};
-use crate::syslog::SystemLog;
+use crate::open::image::open_to_mount;
+use crate::open::qemu;
+use crate::open::sandbox;
+use crate::output::exit;
+use crate::output::screen::{ServerLog, report};
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -31,7 +31,7 @@ pub(super) fn run(args: &MountArgs, settings: MountSettings) -> Result<()> {
     }
     if !settings.no_sandbox {
         let images = [Some(&args.image), settings.log_device.as_ref()];
-        confined::plan(confined::plan_of_server(images.into_iter().flatten().map(|path| path.as_path())));
+        sandbox::plan(sandbox::plan_of_server(images.into_iter().flatten().map(|path| path.as_path())));
     }
     // An image that takes for ever to be opened must not outlast a signal; one that is open is closed in good order.
     interrupt::watch_alone().context("signals")?;
@@ -46,8 +46,8 @@ pub(super) fn run(args: &MountArgs, settings: MountSettings) -> Result<()> {
         return Ok(filesystem.unmount().map_err(MountError::Close)?);
     };
     let serving = Serving::over(filesystem, kernel, end_report, &settings.fuse)?;
-    let serving = serving.with_follower(confined::take_follower());
-    serving.set_sandbox(confined::in_force().to_string());
+    let serving = serving.with_follower(sandbox::take_follower());
+    serving.set_sandbox(sandbox::in_force().to_string());
     attend(&connection, &serving);
     let to_parent = connection.clone();
     std::thread::spawn(move || tell_of_signals(signals, &to_parent));

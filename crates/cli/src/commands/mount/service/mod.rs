@@ -9,12 +9,12 @@
 mod helper;
 mod packet;
 
-use super::options::MountSettings;
 use super::server::abort_on_panic;
-use crate::exit::{self, Usage};
-use crate::helper::parse;
-use crate::screen::{ServerLog, report};
-use crate::{confined, image};
+use crate::args::MountSettings;
+use crate::called_as::parse;
+use crate::open::{image, sandbox};
+use crate::output::exit::{self, Usage};
+use crate::output::screen::{ServerLog, report};
 use anyhow::{Context, Result};
 use helper::{Helper, MountRequest, Request};
 use rustix::fs::OFlags;
@@ -82,20 +82,20 @@ fn mount(helper: &Helper, request: Request) -> Result<(Serving, Vec<Disks>)> {
     let settings = MountSettings::parse(&args.options)?;
     verify(image, &settings)?;
     if !settings.no_sandbox {
-        confined::plan(confined::plan_of_server([]));
+        sandbox::plan(sandbox::plan_of_server([]));
     }
     let devices = (0..settings.fuse.session().threads).map(|_| helper.open(FUSE.as_ref(), OFlags::RDWR));
     let devices = devices.map(|device| Ok(device?.into())).collect::<io::Result<Vec<OwnedFd>>>().context(FUSE)?;
     let access = if settings.engine.read_only { Access::Read } else { Access::Write };
     let log = settings.log_device.as_deref().map(|path| open(helper, path, access)).transpose()?;
     let files = open(helper, image, access)?;
-    confined::enter()?;
+    sandbox::enter()?;
     let mut disks = Vec::new();
     let log = log.map(|files| read(helper, files, access, Unnamed::WholeDisk, &mut disks)).transpose()?;
     let device = read(helper, files, access, Unnamed::OnlyXfs, &mut disks)?;
     let filesystem = image::mount_over(image, device, log, settings.engine)?;
     let serving = attach(helper, request.connection, filesystem, (image, mount_point), &settings.fuse)?;
-    Ok((serving.with_devices(devices).with_follower(confined::take_follower()), disks))
+    Ok((serving.with_devices(devices).with_follower(sandbox::take_follower()), disks))
 }
 
 /// Refuses what this process cannot do.
@@ -177,7 +177,7 @@ fn attach(
         return Err(MountError::Mount(error).into());
     }
     let serving = Serving::over(filesystem, connection, None, options)?;
-    serving.set_sandbox(confined::in_force().to_string());
+    serving.set_sandbox(sandbox::in_force().to_string());
     Ok(serving)
 }
 

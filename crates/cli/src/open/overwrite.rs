@@ -1,0 +1,141 @@
+//! Files and devices that a command is about to write over: they are refused if they hold anything, unless `-f` was
+//! given.
+
+use crate::args::Overwrite;
+use crate::open::image::{most_read_of, open_device};
+use crate::open::operand::{self, Files};
+use crate::output::exit::Usage;
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use xfskit::device::{Access, BlockDevice, FileDevice, OpenError};
+use xfskit_disk::Unnamed;
+use xfskit_mkfs::{Extent, disk_format, existing_format, first_data};
+
+/// What is about to be written over, such as the device of an external journal: open and locked, and not looked at yet.
+pub enum Existing {
+    /// A part of a disk, or a virtual disk.
+    Part(Files),
+    /// A file or device as it is.
+    Whole(FileDevice),
+}
+
+impl Existing {
+    /// Opens what an operand names.
+    ///
+    /// # Errors
+    /// Those of opening.
+    pub fn open(operand: &Path) -> Result<Self> {
+        Ok(match operand::is_plain(operand)? {
+            true => Self::Whole(open_device(operand, Access::Write)?),
+            false => Self::Part(operand::open_files(operand, Access::Write)?),
+        })
+    }
+
+    /// The device, if nothing is on it that must not be overwritten. `path` is the operand.
+    ///
+    /// # Errors
+    /// `Usage`; those of reading it.
+    pub fn into_device(self, path: &Path, overwrite: Overwrite) -> Result<Arc<dyn BlockDevice>> {
+        match self {
+            Self::Part(files) => choose_part(path, files, overwrite),
+            Self::Whole(device) => {
+                verify_existing(path, &device, overwrite, None)?;
+                Ok(Arc::new(device))
+            }
+        }
+    }
+}
+
+/// The part of a disk that an operand names, for writing over it. A part that has something that must not be
+/// overwritten is refused.
+///
+/// # Errors
+/// `Usage`; those of reading it.
+pub fn choose_part(operand: &Path, files: Files, overwrite: Overwrite) -> Result<Arc<dyn BlockDevice>> {
+    let opened = files.choose(Unnamed::WholeDisk)?;
+    if overwrite != Overwrite::Anything {
+        let shown = || opened.name.clone();
+        let found = disk_format(&*opened.device).with_context(shown)?;
+        // Files say where their holes are, so that all of it can be searched; a device would have to be read.
+        let is_file = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|data| data.is_file());
+        let extent = match opened.stored_bytes_of_virtual() {
+            _ if !operand::files(operand).iter().all(is_file) => Extent::Disk,
+            Some(bytes) => Extent::Virtual(most_read_of(bytes)),
+            None => Extent::File,
+        };
+        verify_overwritable(&opened.name, &*opened.device, found, extent, overwrite).with_context(shown)?;
+    }
+    Ok(opened.device)
+}
+
+/// Opens an existing file or device. One that has something that must not be overwritten, or a file of more than
+/// `size` bytes, is refused.
+///
+/// # Errors
+/// `Usage`; those of opening.
+pub fn open_existing(path: &Path, overwrite: Overwrite, size: Option<u64>) -> Result<FileDevice> {
+    let device = open_device(path, Access::Write)?;
+    verify_existing(path, &device, overwrite, size)?;
+    Ok(device)
+}
+
+/// Refuses an open file or device that has something that must not be overwritten, or a file of more than `size` bytes.
+///
+/// # Errors
+/// `Usage`; those of reading it.
+pub fn verify_existing(path: &Path, device: &FileDevice, overwrite: Overwrite, size: Option<u64>) -> Result<()> {
+    if overwrite == Overwrite::Anything {
+        return Ok(());
+    }
+    let io_error = |source| OpenError::Io { path: path.into(), source };
+    let shown = path.display();
+    let found = match overwrite {
+        Overwrite::Unformatted => disk_format(device),
+        _ => existing_format(device),
+    };
+    let found = found.map_err(io_error)?;
+    let is_file = device.metadata().map_err(io_error)?.is_file();
+    let extent = if is_file { Extent::File } else { Extent::Disk };
+    let verified = verify_overwritable(&shown.to_string(), device, found, extent, overwrite);
+    verified.map_err(|error| match error.downcast() {
+        Ok(source) => io_error(source).into(),
+        Err(error) => error,
+    })?;
+    let bytes = device.size_bytes();
+    let is_cut = is_file && overwrite != Overwrite::Unformatted;
+    if let Some(size) = size.filter(|size| is_cut && *size < bytes) {
+        return Err(Usage(format!("{shown}: it has {bytes} bytes, and would be cut to {size}; -f does it")).into());
+    }
+    Ok(())
+}
+
+/// Refuses a device with a known format, and unless that is all that counts, with any data.
+///
+/// # Errors
+/// `Usage`; the system's, as `io::Error`.
+fn verify_overwritable(
+    name: &str,
+    device: &dyn BlockDevice,
+    found: Option<&str>,
+    extent: Extent,
+    overwrite: Overwrite,
+) -> Result<()> {
+    if let Some(what) = found {
+        // Who names a whole disk may have meant a part of it.
+        let part = if what.contains("partition table") {
+            format!("; {name}#2 is its second partition")
+        } else {
+            String::new()
+        };
+        return Err(Usage(format!("{name}: it holds {what}; -f overwrites it{part}")).into());
+    }
+    if overwrite == Overwrite::Unformatted {
+        return Ok(());
+    }
+    if let Some(offset) = first_data(device, extent)? {
+        let what = "nothing that is known by its signature, but it is not empty";
+        return Err(Usage(format!("{name}: it holds {what} (byte {offset} is not zero); -f overwrites it")).into());
+    }
+    Ok(())
+}
