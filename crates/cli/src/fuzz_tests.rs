@@ -1,7 +1,7 @@
 //! The fuzz targets of the command's own parsers: dumps of attributes, and options.
 
 use crate::args::MountSettings;
-use crate::args::{Cli, Command, with_expression};
+use crate::args::{Cli, Command, mount_helper, with_expression};
 use crate::commands::find::Expression;
 use crate::commands::xattr::restore;
 use crate::output::dump::{Encoding, read_blocks, write_block};
@@ -10,6 +10,7 @@ use clap::Parser;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 use xfskit::device::{BlockDevice, MemoryDevice};
 use xfskit::ondisk::Timestamp;
 use xfskit::volume::{Caller, MountOptions, NewFile, Volume};
@@ -73,7 +74,7 @@ fn dump(input: &[u8]) -> Behaviour {
     let image = Arc::new(Overlay::new(&BASE));
     let filesystem = Volume::open(Arc::clone(&image) as _, MountOptions::default()).expect("a sound image");
     if let Err(error) = restore(&filesystem, &blocks, OsStr::new("/")) {
-        behaviour.note(("restore", exit::message(&error).rsplit(": ").next()));
+        behaviour.note(("restore", exit::message(&error, Duration::ZERO).rsplit(": ").next()));
         let code = exit::code(&error);
         behaviour.note(code);
         assert_ne!(code, 3, "the image counts as damaged: {error:#}");
@@ -120,7 +121,7 @@ fn command_line(input: &[u8]) -> Behaviour {
         .filter(|word| !word.contains(&0))
         .map(|word| OsString::from_vec(word.to_vec()))
         .collect();
-    let parsed = crate::called_as::parse(words.clone());
+    let parsed = mount_helper::parse(words.clone());
     behaviour.note(("helper", parsed.is_ok()));
     let line = with_expression([OsString::from("xfskit")].into_iter().chain(words.clone()).collect());
     match Cli::try_parse_from(line) {

@@ -117,7 +117,7 @@ fn paths_in_image(word: &OsStr) -> Vec<CompletionCandidate> {
 fn image_of_line() -> Option<PathBuf> {
     let words = std::env::args_os().skip_while(|word| word != "--").skip(3);
     let is_image = |word: &OsString| {
-        let files = crate::open::operand::files(word.as_ref());
+        let files = crate::operand::files(word.as_ref());
         files.iter().all(|file| file.metadata().is_ok_and(|data| !data.is_dir()))
     };
     words.filter(|word| !word.as_encoded_bytes().starts_with(b"-")).find(is_image).map(Into::into)

@@ -1,6 +1,7 @@
 //! Arguments of the commands for contents and whole trees.
 
-use super::{ImageArgs, PathArgs, ReadArgs, examples, parse_octal};
+use super::examples;
+use super::image::{ImageArgs, PathArgs, ReadArgs, parse_octal};
 use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -126,12 +127,12 @@ pub struct CpArgs {
     #[arg(long)]
     pub no_sync: bool,
     #[command(flatten)]
-    pub logging: super::LoggingArgs,
+    pub logging: super::xattr::LoggingArgs,
     /// Owner of the copies, in numbers: OWNER, OWNER:GROUP or :GROUP
     #[arg(long, value_name = "OWNER")]
     pub owner: Option<crate::output::text::Owner>,
     #[command(flatten)]
-    pub owners: super::OwnerArgs,
+    pub owners: super::source::OwnerArgs,
     /// Device of the external journal of the image that has one
     #[arg(long, value_name = "DEVICE")]
     pub logdev: Option<PathBuf>,

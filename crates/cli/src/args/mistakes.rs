@@ -1,7 +1,7 @@
 //! What is said of arguments that make no sense: what is missing, and where what people type leads.
 
 use crate::args::Cli;
-use crate::output::screen;
+use crate::output::screen::{self, Messages, Output};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory};
 use std::process::ExitCode;
@@ -117,23 +117,23 @@ const WITH_MEASURING: &str = "it is in builds that measure: 'cargo install xfski
 /// Prints help, a version, or what is wrong with the arguments. Returns the exit code.
 pub fn report(error: clap::Error) -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
+    let as_json = words.iter().any(|word| word == "--json");
+    let output = Output::new(Messages { json: as_json, quiet: false });
     let is_check = words.iter().find(|word| !word.starts_with('-')).is_some_and(|word| word == "check");
     if error.exit_code() == 0 {
         // A reader that closes the pipe has read enough of it.
-        return match screen::print_clap(&error).and_then(|()| screen::end()) {
+        return match screen::print_clap(&error).and_then(|()| output.end()) {
             Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-                screen::report(&format!("standard output: {error}"));
+                Messages::default().report(&format!("standard output: {error}"));
                 ExitCode::from(if is_check { NOT_WRITTEN_BY_CHECK } else { NOT_WRITTEN })
             }
             _ => ExitCode::SUCCESS,
         };
     }
     let code = if is_check { USAGE_OF_CHECK } else { USAGE };
-    let as_json = words.iter().any(|word| word == "--json");
-    screen::set_style(screen::Style { json: as_json, quiet: false });
     match explain(&error, &words) {
-        Some(message) => screen::report_error(&message, code),
-        None if as_json => screen::report_error(error.render().to_string().trim_end(), code),
+        Some(message) => output.messages.report_error(&message, code),
+        None if as_json => output.messages.report_error(error.render().to_string().trim_end(), code),
         // The error of standard error could not be reported.
         None => drop(screen::print_clap(&error)),
     }

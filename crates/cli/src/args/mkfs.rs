@@ -1,6 +1,8 @@
 //! Arguments of the commands that fill images: `mkfs` and `import`.
 
-use super::{ImageArgs, LayerArgs, SourceArgs, examples};
+use super::examples;
+use super::image::ImageArgs;
+use super::source::{LayerArgs, SourceArgs};
 use clap::Args;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -217,5 +219,5 @@ pub struct ImportArgs {
     #[command(flatten)]
     pub layers: LayerArgs,
     #[command(flatten)]
-    pub logging: super::LoggingArgs,
+    pub logging: super::xattr::LoggingArgs,
 }

@@ -152,7 +152,7 @@ fn apply_to_engine(engine: &mut MountOptions, name: &str, value: Option<&str>) -
                 _ => return Err("expected fast, general or intents".into()),
             };
         }
-        ("errortag", Some(value)) => engine.error_tags.push(crate::commands::error_tag(value)?),
+        ("errortag", Some(value)) => engine.error_tags.push(error_tag(value)?),
         _ => return Ok(false),
     }
     Ok(true)
@@ -164,6 +164,16 @@ fn apply_to_engine(engine: &mut MountOptions, name: &str, value: Option<&str>) -
 /// What was expected instead.
 pub fn parse_logging(text: &str) -> Result<AttrLogging, String> {
     AttrLogging::from_name(text).ok_or_else(|| "expected always or never".into())
+}
+
+/// An error tag in an option: its name, and the number of the pass at which it fails.
+pub fn error_tag(text: &str) -> Result<(&'static str, u32), String> {
+    let (name, nth) = text.split_once(':').unwrap_or((text, "1"));
+    let tag = xfskit::volume::error_tags::find(name);
+    let tag = tag.ok_or_else(|| format!("{name:?} is not an error tag: docs/mounting.md lists them"))?;
+    let nth = nth.parse::<std::num::NonZeroU32>();
+    let nth = nth.map_err(|_| format!("{text:?}: expected NAME or NAME:NTH, from 1 on"))?;
+    Ok((tag, nth.get()))
 }
 
 #[cfg(test)]

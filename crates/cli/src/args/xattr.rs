@@ -1,6 +1,7 @@
 //! Arguments of `xattr`.
 
-use super::{ImageArgs, PathArgs, ReadArgs, examples};
+use super::examples;
+use super::image::{ImageArgs, PathArgs, ReadArgs};
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,7 +12,7 @@ use xfskit::volume::{AttrLogging, Volume};
 pub struct LoggingArgs {
     /// Whether changes that take several transactions are logged, so that after a crash they are finished instead of
     /// left out: always or never [default: never]
-    #[arg(long, value_name = "always|never", value_parser = super::parse_logging)]
+    #[arg(long, value_name = "always|never", value_parser = super::mount_options::parse_logging)]
     pub larp: Option<AttrLogging>,
 }
 

@@ -1,6 +1,7 @@
 //! `xfskit bench`: the experiments.
 
 use crate::args::BenchArgs;
+use crate::open::session::Session;
 use crate::output::exit::Usage;
 use crate::output::screen::{say, say_part};
 use crate::output::text::{parse_size, short_time_string};
@@ -16,7 +17,7 @@ use xfskit_bench::{Against, Measured, Options, Report, Watch};
 type Write = fn(&Report) -> Result<String>;
 
 /// Runs the command.
-pub fn run(args: &BenchArgs, as_json: bool) -> Result<()> {
+pub fn run(session: &Session, args: &BenchArgs, as_json: bool) -> Result<()> {
     let reports = args.report.iter().map(|path| Ok((path.as_path(), kind(path)?))).collect::<Result<Vec<_>>>()?;
     let bar = BenchBar::new(stop_flag()?);
     let Measured { report, failure } = xfskit_bench::run(args.experiment, options(args)?, &bar)?;
@@ -25,9 +26,9 @@ pub fn run(args: &BenchArgs, as_json: bool) -> Result<()> {
         std::fs::write(path, write(&report)?).with_context(|| path.display().to_string())?;
     }
     if as_json {
-        say!("{}", xfskit_bench::json(&report)?);
+        say!(session.output, "{}", xfskit_bench::json(&report)?);
     } else {
-        say_part!("{}", xfskit_bench::text(&report));
+        say_part!(session.output, "{}", xfskit_bench::text(&report));
     }
     failure.map_or(Ok(()), Err)
 }

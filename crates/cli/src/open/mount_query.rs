@@ -7,8 +7,8 @@
 //!
 //! The attributes and the question are listed in `xfskit_fuse`'s `virtual_xattrs`.
 
-use crate::open::image::number_of;
 use crate::open::mounted::{dead_server, is_dead, place_of, resolved};
+use crate::open::paths::number_of;
 use crate::output::exit::Usage;
 use anyhow::{Context, Error, Result, anyhow, bail};
 use rustix::io::Errno;

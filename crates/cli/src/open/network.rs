@@ -1,90 +1,79 @@
 //! Images that an NBD server has. `docs/network.md` says what protects them, and what does not.
 
+use crate::operand::address;
 use crate::output::exit::Usage;
 use anyhow::Result;
+use std::cell::RefCell;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use xfskit::device::{Access, BlockDevice};
 use xfskit::ondisk::{Geometry, Superblock};
 use xfskit_nbd::{Address, Credentials, NbdDevice, Options, Writers};
 
-/// The user says that no other client writes.
-static OTHERS_KEPT_OUT: AtomicBool = AtomicBool::new(false);
-
-/// What the files say that addresses over TLS name, read while this process may read them.
-static CREDENTIALS: Mutex<Vec<(Address, Credentials)>> = Mutex::new(Vec::new());
-
-fn known_credentials() -> MutexGuard<'static, Vec<(Address, Credentials)>> {
-    CREDENTIALS.lock().unwrap_or_else(PoisonError::into_inner)
+/// Whether the user says that no other client of a server writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtherClients {
+    /// Others may write.
+    MayWrite,
+    /// The user has seen to it that none does.
+    KeptOut,
 }
 
-/// Reads the certificates for an address, before rights are given up: keys are among these files.
-///
-/// # Errors
-/// They cannot be read, or cannot be used.
-pub fn remember_credentials(address: &Address) -> Result<()> {
-    if let Some(read) = Credentials::read(address)? {
-        known_credentials().push((address.clone(), read));
+/// How servers are connected to.
+pub struct Servers {
+    others: OtherClients,
+    /// What the files say that addresses over TLS name, read while this process may read them.
+    credentials: RefCell<Vec<(Address, Credentials)>>,
+}
+
+impl Servers {
+    /// Without any credentials.
+    pub fn new(others: OtherClients) -> Self {
+        Self { others, credentials: RefCell::default() }
     }
-    Ok(())
-}
 
-/// From now on images on servers may be written.
-pub fn others_are_kept_out() {
-    OTHERS_KEPT_OUT.store(true, Ordering::Relaxed);
-}
-
-/// The option for a program that is started to do the same, if it was given.
-pub fn option() -> Option<&'static str> {
-    OTHERS_KEPT_OUT.load(Ordering::Relaxed).then_some("--others-kept-out")
-}
-
-/// Whether a name is the address of one export. A file of that very name is taken for one.
-pub fn is_address(name: &Path) -> bool {
-    let is_one = |text: &str| Address::looks_like_one(text) && !text.contains('#') && !text.contains(",nbd");
-    name.to_str().is_some_and(is_one) && std::fs::symlink_metadata(name).is_err()
-}
-
-/// The address that a name is, if it is one.
-///
-/// # Errors
-/// `Usage` for an address that is none.
-pub fn address(name: &Path) -> Result<Option<Address>, Usage> {
-    let Some(text) = name.to_str().filter(|_| is_address(name)) else { return Ok(None) };
-    text.parse().map(Some).map_err(|error: xfskit_nbd::AddressError| Usage(error.to_string()))
-}
-
-/// Opens the export whose address this is, if it is one.
-///
-/// # Errors
-/// `Usage` for an address that is none, and for writing without the option; those of opening the export.
-pub fn open(name: &Path, access: Access) -> Result<Option<Arc<dyn BlockDevice>>> {
-    let Some(address) = address(name)? else { return Ok(None) };
-    let connecting = || {
-        crate::open::sandbox::before_connecting(&address)?;
-        let credentials = known_credentials().iter().find(|(of, _)| *of == address).map(|(_, read)| read.clone());
-        anyhow::Ok(Options { credentials, ..Options::default() })
-    };
-    if access != Access::Write {
-        let options = connecting()?;
-        return Ok(Some(Arc::new(NbdDevice::open(&address, &options)?)));
+    /// The option for a program that is started to do the same, if it was given.
+    pub fn option(&self) -> Option<&'static str> {
+        (self.others == OtherClients::KeptOut).then_some("--others-kept-out")
     }
-    if !OTHERS_KEPT_OUT.load(Ordering::Relaxed) {
-        let why = "an NBD server does not say who else writes to the image, and two writers destroy it; see that no \
-                   other client does (docs/network.md), and say so with --others-kept-out";
-        return Err(Usage(format!("{address}: {why}")).into());
-    }
-    let options = connecting()?;
-    let device = NbdDevice::open_writable(&address, Writers::OthersKeptOut, &options)?;
-    Ok(Some(Arc::new(device)))
-}
 
-/// Where an operand that begins with an address can have the colon before a path: behind `://`.
-pub fn scheme_bytes(operand: &[u8]) -> usize {
-    let is_address = std::str::from_utf8(operand).is_ok_and(Address::looks_like_one);
-    let scheme = operand.windows(3).position(|part| part == b"://").filter(|_| is_address);
-    scheme.map_or(0, |colon| colon + b"://".len())
+    /// Reads the certificates for an address, before rights are given up: keys are among these files.
+    ///
+    /// # Errors
+    /// They cannot be read, or cannot be used.
+    pub fn remember_credentials(&self, address: &Address) -> Result<()> {
+        if let Some(read) = Credentials::read(address)? {
+            self.credentials.borrow_mut().push((address.clone(), read));
+        }
+        Ok(())
+    }
+
+    /// Opens the export whose address this is, if it is one. `before_connecting` is called when nothing else is in the
+    /// way of a connection.
+    ///
+    /// # Errors
+    /// `Usage` for an address that is none, and for writing without the option; those of opening the export.
+    pub fn open(
+        &self,
+        name: &Path,
+        access: Access,
+        before_connecting: impl FnOnce(&Address) -> Result<()>,
+    ) -> Result<Option<Arc<dyn BlockDevice>>> {
+        let Some(address) = address(name)? else { return Ok(None) };
+        if access == Access::Write && self.others != OtherClients::KeptOut {
+            let why = "an NBD server does not say who else writes to the image, and two writers destroy it; see that no \
+                       other client does (docs/network.md), and say so with --others-kept-out";
+            return Err(Usage(format!("{address}: {why}")).into());
+        }
+        before_connecting(&address)?;
+        let known = self.credentials.borrow();
+        let credentials = known.iter().find(|(of, _)| *of == address).map(|(_, read)| read.clone());
+        let options = Options { credentials, ..Options::default() };
+        Ok(Some(match access {
+            Access::Write => Arc::new(NbdDevice::open_writable(&address, Writers::OthersKeptOut, &options)?),
+            _ => Arc::new(NbdDevice::open(&address, &options)?),
+        }))
+    }
 }
 
 /// Refuses a server that takes no write as small as the filesystem's sector.

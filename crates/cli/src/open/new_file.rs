@@ -33,14 +33,14 @@ pub fn sync_names(dir: &Path, file: &File) -> io::Result<()> {
 
 /// A file that is not complete. It is removed when this is dropped.
 #[derive(Debug)]
-pub struct Unnamed {
+pub struct NewFile {
     file: File,
     dir: PathBuf,
     /// Its name, on filesystems where it needs one.
     temporary: Option<PathBuf>,
 }
 
-impl Unnamed {
+impl NewFile {
     /// A new file on the filesystem of a folder, readable by its owner only.
     ///
     /// # Errors
@@ -78,10 +78,9 @@ impl Unnamed {
     /// # Errors
     /// Those of the system, in both folders.
     pub fn to_keep_input(image: &Path) -> anyhow::Result<(Self, PathBuf)> {
-        let files = crate::open::operand::files(image);
+        let files = crate::operand::files(image);
         let image = files.first().map_or(image, PathBuf::as_path);
-        let is_device =
-            std::fs::metadata(image).is_ok_and(|data| !data.is_file()) || crate::open::network::is_address(image);
+        let is_device = std::fs::metadata(image).is_ok_and(|data| !data.is_file()) || crate::operand::is_address(image);
         let beside = image.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let dirs = [(!is_device).then(|| beside.to_owned()), Some(std::env::temp_dir())];
         let mut failed = Vec::new();
@@ -159,7 +158,7 @@ impl Unnamed {
     }
 }
 
-impl Drop for Unnamed {
+impl Drop for NewFile {
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {
             // The error to report has occurred before.
@@ -188,20 +187,20 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("xfskit-test-{}", uuid::Uuid::new_v4()));
         std::fs::create_dir(&dir).unwrap();
         let count = || std::fs::read_dir(&dir).unwrap().count();
-        drop(Unnamed::new_in(&dir).unwrap());
-        let unnamed = Unnamed::new_in(&dir).unwrap();
+        drop(NewFile::new_in(&dir).unwrap());
+        let unnamed = NewFile::new_in(&dir).unwrap();
         unnamed.file().write_all(b"first").unwrap();
         assert_eq!(count(), 0);
         unnamed.put_in_place(&dir.join("a"), None).unwrap();
-        let unnamed = Unnamed::new_in(&dir).unwrap();
+        let unnamed = NewFile::new_in(&dir).unwrap();
         unnamed.file().write_all(b"second").unwrap();
         let first = std::fs::metadata(dir.join("a")).unwrap();
         unnamed.put_in_place(&dir.join("a"), Some(&first)).unwrap();
-        let late = || Unnamed::new_in(&dir).unwrap();
+        let late = || NewFile::new_in(&dir).unwrap();
         assert!(late().put_in_place(&dir.join("a"), None).is_err());
         assert!(late().put_in_place(&dir.join("a"), Some(&std::fs::metadata(&dir).unwrap())).is_err());
         assert_eq!((std::fs::read_to_string(dir.join("a")).unwrap().as_str(), count()), ("second", 1));
-        assert!(Unnamed::new_in(&dir).unwrap().put_in_place(&dir.join("none/a"), None).is_err());
+        assert!(NewFile::new_in(&dir).unwrap().put_in_place(&dir.join("none/a"), None).is_err());
         assert_eq!(count(), 1);
         std::fs::remove_dir_all(&dir).unwrap();
     }

@@ -1,16 +1,23 @@
 //! Files and devices that a command is about to write over: they are refused if they hold anything, unless `-f` was
 //! given.
 
-use crate::args::Overwrite;
-use crate::open::image::{most_read_of, open_device};
-use crate::open::operand::{self, Files};
+use super::files::Files;
+use super::rescue::most_read_of;
+use super::session::{Confined, Session};
+use super::unread::is_plain;
+use crate::args::{MkfsArgs, Overwrite};
+use crate::operand;
 use crate::output::exit::Usage;
 use anyhow::{Context, Result};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xfskit::device::{Access, BlockDevice, FileDevice, OpenError};
 use xfskit_disk::Unnamed;
 use xfskit_mkfs::{Extent, disk_format, existing_format, first_data};
+
+/// The ends of the names of virtual disks.
+const VIRTUAL: [&str; 7] = ["qcow2", "qcow", "vmdk", "vdi", "vhd", "vhdx", "qed"];
 
 /// What is about to be written over, such as the device of an external journal: open and locked, and not looked at yet.
 pub enum Existing {
@@ -25,10 +32,10 @@ impl Existing {
     ///
     /// # Errors
     /// Those of opening.
-    pub fn open(operand: &Path) -> Result<Self> {
-        Ok(match operand::is_plain(operand)? {
-            true => Self::Whole(open_device(operand, Access::Write)?),
-            false => Self::Part(operand::open_files(operand, Access::Write)?),
+    pub fn open(session: &Session, operand: &Path) -> Result<Self> {
+        Ok(match is_plain(operand)? {
+            true => Self::Whole(session.open_device(operand, Access::Write)?),
+            false => Self::Part(Files::open(session, operand, Access::Write)?),
         })
     }
 
@@ -36,9 +43,14 @@ impl Existing {
     ///
     /// # Errors
     /// `Usage`; those of reading it.
-    pub fn into_device(self, path: &Path, overwrite: Overwrite) -> Result<Arc<dyn BlockDevice>> {
+    pub fn into_device(
+        self,
+        confined: Confined<'_>,
+        path: &Path,
+        overwrite: Overwrite,
+    ) -> Result<Arc<dyn BlockDevice>> {
         match self {
-            Self::Part(files) => choose_part(path, files, overwrite),
+            Self::Part(files) => choose_part(confined, path, files, overwrite),
             Self::Whole(device) => {
                 verify_existing(path, &device, overwrite, None)?;
                 Ok(Arc::new(device))
@@ -52,8 +64,13 @@ impl Existing {
 ///
 /// # Errors
 /// `Usage`; those of reading it.
-pub fn choose_part(operand: &Path, files: Files, overwrite: Overwrite) -> Result<Arc<dyn BlockDevice>> {
-    let opened = files.choose(Unnamed::WholeDisk)?;
+pub fn choose_part(
+    confined: Confined<'_>,
+    operand: &Path,
+    files: Files,
+    overwrite: Overwrite,
+) -> Result<Arc<dyn BlockDevice>> {
+    let opened = files.choose(confined, Unnamed::WholeDisk)?;
     if overwrite != Overwrite::Anything {
         let shown = || opened.name.clone();
         let found = disk_format(&*opened.device).with_context(shown)?;
@@ -74,8 +91,8 @@ pub fn choose_part(operand: &Path, files: Files, overwrite: Overwrite) -> Result
 ///
 /// # Errors
 /// `Usage`; those of opening.
-pub fn open_existing(path: &Path, overwrite: Overwrite, size: Option<u64>) -> Result<FileDevice> {
-    let device = open_device(path, Access::Write)?;
+pub fn open_existing(session: &Session, path: &Path, overwrite: Overwrite, size: Option<u64>) -> Result<FileDevice> {
+    let device = session.open_device(path, Access::Write)?;
     verify_existing(path, &device, overwrite, size)?;
     Ok(device)
 }
@@ -138,4 +155,46 @@ fn verify_overwritable(
         return Err(Usage(format!("{name}: it holds {what} (byte {offset} is not zero); -f overwrites it")).into());
     }
     Ok(())
+}
+
+/// The files of the part of a disk that the operand names, if it does not name a file or device as it is. Nothing of
+/// them is read yet.
+///
+/// # Errors
+/// `Usage` for a size, which a part has itself, and for a new file with the name of a virtual disk, which would not be
+/// one; as [`Files::open`].
+pub fn open_part(session: &Session, args: &MkfsArgs) -> Result<Option<Files>> {
+    verify_no_new_device(args.image())?;
+    let part = match is_plain(args.image())? {
+        true => None,
+        false => Some(Files::open(session, args.image(), Access::Write)?),
+    };
+    let extension = args.image().extension().and_then(OsStr::to_str).filter(|extension| VIRTUAL.contains(extension));
+    if part.is_none() && !args.image().exists() && extension.is_some() {
+        let image = args.image().display();
+        let first = format!("make the disk first: qemu-img create -f qcow2 {image} SIZE");
+        return Err(Usage(format!("{image}: a new file would be a raw image; {first}")).into());
+    }
+    if part.is_some() && args.size.is_some() {
+        let image = args.image().display();
+        return Err(
+            Usage(format!("{image}: a part of a disk, and a virtual disk, has a size: leave --size out")).into()
+        );
+    }
+    Ok(part)
+}
+
+/// Refuses a name among the devices that no device has: a file made there would take the host's memory, and what was
+/// meant was another device.
+fn verify_no_new_device(image: &Path) -> Result<(), Usage> {
+    if image.symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    let absolute = std::path::absolute(image).unwrap_or_else(|_| image.into());
+    let dir = absolute.parent().unwrap_or(&absolute);
+    let dir = dir.canonicalize().unwrap_or_else(|_| dir.into());
+    if !dir.starts_with("/dev") || dir.starts_with("/dev/shm") {
+        return Ok(());
+    }
+    Err(Usage(format!("{}: there is no such device, and no file is made in {}", image.display(), dir.display())))
 }

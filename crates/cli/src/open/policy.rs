@@ -8,26 +8,30 @@
 //! | `export` | read | replaced: in the folder of the archive | outputs |
 //! | `mkfs` | written | read: sources; replaced: in the folder of a new image | outputs |
 //! | `cp` to the host | read | read: sources; changed: the folder of the target | trees |
-//! | `mount` | | the server's are in [`crate::open::sandbox`], the parent reads no image | |
+//! | `mount` | | the server's are in [`of_server`], the parent reads no image | |
 //!
 //! Others read no image, or, like `bench` and `crash-test`, only images of their own. What the command line names and
 //! is read before the first image is opened (a value, a list of labels) needs no mention. Every command also reads
 //! what the system shows of itself, and the time zone.
 
+use super::file_mode;
+use super::unread::is_plain;
+use crate::args::container::path_of_source;
+use crate::args::copy_operand::CopyOperand;
 use crate::args::{
     AdminCommand, Command, CpArgs, ImageArgs, LogCommand, MkfsArgs, Placement, ReadArgs, SourceArgs, XattrCommand,
 };
-use crate::commands::copy::CopyOperand;
-use crate::commands::trees::path_of_source;
 use crate::open::sandbox::{Entry, Plan};
-use crate::open::{file_mode, network, operand};
+use crate::operand;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use xfskit::device::Access;
 use xfskit_mkfs::Options;
-use xfskit_sandbox::{Calls, CapabilitySet, FileUse, More, Needs};
+use xfskit_sandbox::{Calls, CapabilitySet, FileUse, IoUring, More, Needs};
 
+/// Where the kernel says whether it offers FUSE over io_uring.
+const OFFERS_RINGS: &str = "/sys/module/fuse/parameters/enable_uring";
 /// Who has an image, what the machine has, and the time zone.
 const SYSTEM: [&str; 11] = [
     "/proc",
@@ -192,19 +196,35 @@ fn of_cp(args: &CpArgs) -> Plan {
 
 /// The plan of a program that asks devices for their sizes.
 pub fn of_devices<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Plan {
-    let there = paths.into_iter().filter(|path| path.exists() || network::is_address(path));
+    let there = paths.into_iter().filter(|path| path.exists() || operand::is_address(path));
     Plan::new(there.map(|path| (path.clone(), Access::Read)).collect())
+}
+
+/// The plan of the server of a mount of an image, with its log where that has a device of its own.
+pub fn of_server<'p>(images: impl IntoIterator<Item = &'p Path>) -> Plan {
+    let offers = std::fs::read_to_string(OFFERS_RINGS).is_ok_and(|answer| answer.trim() == "Y");
+    let mut needs = Needs::new(Calls::Serve(if offers { IoUring::Offered } else { IoUring::Not }));
+    // Where a lone client runs, which groups a caller is in, and how many processors there are.
+    needs.files = vec![
+        ("/proc".into(), FileUse::Read),
+        ("/sys/devices/system/cpu".into(), FileUse::Read),
+        ("/sys/fs/cgroup".into(), FileUse::Read),
+        // Another descriptor of the connection for each thread.
+        ("/dev/fuse".into(), FileUse::Write),
+    ];
+    let remote = images.into_iter().map(Path::to_path_buf).collect();
+    Plan { needs, images: Vec::new(), targets: Vec::new(), entry: Entry::WithImages, has_follower: true, remote }
 }
 
 /// The plan of a copy of a whole filesystem, which opens both sides first.
 pub fn of_volumes(source: &Path, target: &Path) -> Plan {
     let remote = |path: &Path, access| {
-        let files = operand::files(path).into_iter().filter(|file| network::is_address(file));
+        let files = operand::files(path).into_iter().filter(|file| operand::is_address(file));
         files.map(move |file| (file, access)).collect::<Vec<_>>()
     };
     let images = [remote(source, Access::Read), remote(target, Access::Write)].concat();
     let plan = Plan { entry: Entry::WithImages, ..Plan::new(images).with(Calls::Outputs) };
-    let is_file = operand::is_plain(target).unwrap_or(false) && !target.metadata().is_ok_and(|data| !data.is_file());
+    let is_file = is_plain(target).unwrap_or(false) && !target.metadata().is_ok_and(|data| !data.is_file());
     if is_file { plan.makes(target) } else { plan }
 }
 
@@ -212,7 +232,7 @@ pub fn of_volumes(source: &Path, target: &Path) -> Plan {
 pub fn of_mkfs(args: &MkfsArgs, options: &Options) -> Plan {
     let logs = options.log_device.iter().flat_map(|log| operand::files(log));
     // Those of this host are open by then.
-    let remote = logs.chain(operand::files(args.image())).filter(|file| network::is_address(file));
+    let remote = logs.chain(operand::files(args.image())).filter(|file| operand::is_address(file));
     let remote = remote.map(|file| (file, Access::Write)).collect();
     let plan = Plan { entry: Entry::WithImages, ..Plan::new(remote).with(Calls::Outputs) };
     let has_source = !args.from.is_empty() || args.proto.is_some();
@@ -222,7 +242,7 @@ pub fn of_mkfs(args: &MkfsArgs, options: &Options) -> Plan {
     let plan =
         plan.reads(args.proto.iter().map(|proto| if proto.path.is_dir() { proto.path.clone() } else { "/".into() }));
     let is_new = args.placement == Placement::Replaces || !args.image().exists();
-    let plan = if is_new && operand::is_plain(args.image()).unwrap_or(false) { plan.makes(args.image()) } else { plan };
+    let plan = if is_new && is_plain(args.image()).unwrap_or(false) { plan.makes(args.image()) } else { plan };
     // A stream whose size is asked for is kept in a file.
     let is_stream = |path: PathBuf| !std::fs::metadata(path).is_ok_and(|data| data.is_file() || data.is_dir());
     if args.from.iter().any(|source| is_stream(path_of_source(source))) {
@@ -268,7 +288,7 @@ impl Plan {
     }
 
     fn reads(self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
-        let paths = paths.into_iter().filter(|path| path.as_os_str() != STANDARD_INPUT && !network::is_address(path));
+        let paths = paths.into_iter().filter(|path| path.as_os_str() != STANDARD_INPUT && !operand::is_address(path));
         paths.fold(self, |plan, path| plan.allows(path, FileUse::Read))
     }
 

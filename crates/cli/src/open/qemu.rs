@@ -15,7 +15,8 @@
 //!
 //! docs/design/sandbox.md says what is promised.
 
-use crate::open::operand;
+use super::unread::stored_bytes;
+use crate::operand::canonical_file;
 use crate::output::exit::Reported;
 use anyhow::{Context, Result, bail};
 use rustix::fs::Mode;
@@ -34,7 +35,6 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use xfskit::device::{Access, BlockDevice, FileDevice};
@@ -65,8 +65,20 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// The most that it says of an error.
 const MOST_ERROR_BYTES: u64 = 4096;
 
-static IS_LEFT_OUT: AtomicBool = AtomicBool::new(false);
-static SERVED: Mutex<Vec<Served>> = Mutex::new(Vec::new());
+/// Whether other programs may be started to read a virtual disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtherPrograms {
+    /// Where they are installed.
+    MayHelp,
+    /// The user wants none.
+    LeftOut,
+}
+
+/// The disks that qemu-nbd reads for this process.
+pub struct Helpers {
+    others: OtherPrograms,
+    served: Mutex<Vec<Served>>,
+}
 
 /// A disk that qemu-nbd reads. It is locked until this process ends.
 struct Served {
@@ -85,82 +97,89 @@ struct Served {
     device: Option<Arc<dyn BlockDevice>>,
 }
 
-fn served() -> MutexGuard<'static, Vec<Served>> {
-    SERVED.lock().unwrap_or_else(PoisonError::into_inner)
-}
+impl Helpers {
+    /// None is started yet.
+    pub fn new(others: OtherPrograms) -> Self {
+        Self { others, served: Mutex::default() }
+    }
 
-/// The user wants no other program to be started.
-pub fn leave_out() {
-    IS_LEFT_OUT.store(true, Ordering::Relaxed);
-}
+    fn served(&self) -> MutexGuard<'_, Vec<Served>> {
+        self.served.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
-/// The option for a program that is started to do the same, if it was given.
-pub fn option() -> Option<&'static str> {
-    IS_LEFT_OUT.load(Ordering::Relaxed).then_some("--no-helpers")
-}
+    /// The option for a program that is started to do the same, if it was given.
+    pub fn option(&self) -> Option<&'static str> {
+        (self.others == OtherPrograms::LeftOut).then_some("--no-helpers")
+    }
 
-fn canonical(path: &Path) -> PathBuf {
-    path.canonicalize().unwrap_or_else(|_| path.into())
-}
+    fn find<T>(&self, path: &Path, take: impl FnOnce(&mut Served) -> T) -> Option<T> {
+        let path = canonical_file(path);
+        self.served().iter_mut().find(|served| served.path == path).map(take)
+    }
 
-fn find<T>(path: &Path, take: impl FnOnce(&mut Served) -> T) -> Option<T> {
-    let path = canonical(path);
-    served().iter_mut().find(|served| served.path == path).map(take)
-}
+    /// Whether qemu-nbd reads a disk already, and writes it if that is asked for.
+    pub fn is_served(&self, path: &Path, access: Access) -> bool {
+        self.find(path, |served| access != Access::Write || served.access == Access::Write) == Some(true)
+    }
 
-/// Whether qemu-nbd reads a disk already, and writes it if that is asked for.
-pub fn is_served(path: &Path, access: Access) -> bool {
-    find(path, |served| access != Access::Write || served.access == Access::Write) == Some(true)
-}
+    /// What the files of a disk that qemu-nbd reads have of the host's storage.
+    pub fn stored_bytes(&self, path: &Path) -> Option<u64> {
+        self.find(path, |served| stored_bytes(&served.disk))
+    }
 
-/// What the files of a disk that qemu-nbd reads have of the host's storage.
-pub fn stored_bytes(path: &Path) -> Option<u64> {
-    find(path, |served| operand::stored_bytes(&served.disk))
-}
+    /// The files in other folders that such a disk names.
+    pub fn elsewhere(&self, path: &Path) -> Vec<PathBuf> {
+        self.find(path, |served| served.disk.elsewhere().collect()).unwrap_or_default()
+    }
 
-/// The files in other folders that such a disk names.
-pub fn elsewhere(path: &Path) -> Vec<PathBuf> {
-    find(path, |served| served.disk.elsewhere().collect()).unwrap_or_default()
-}
+    /// Has a disk read by qemu-nbd if it is one that is not read here; gives it back otherwise, and where there is no
+    /// qemu-nbd. This process must still have the right to start others.
+    ///
+    /// # Errors
+    /// Those of starting it.
+    pub fn serve(&self, path: &Path, disk: Unread, access: Access) -> Result<Result<(), Unread>> {
+        let (Some(foreign), OtherPrograms::MayHelp) = (disk.foreign(), self.others) else { return Ok(Err(disk)) };
+        let Some(program) = program() else { return Ok(Err(disk)) };
+        let started = start(&program, &disk, &foreign, access).and_then(|(socket, process, lifeline)| {
+            let end = socket.try_clone()?;
+            Ok((socket, end, process, lifeline))
+        });
+        let (socket, end, process, lifeline) =
+            started.with_context(|| format!("{}: starting {PROGRAM}", path.display()))?;
+        self.served().push(Served {
+            path: canonical_file(path),
+            access,
+            format: foreign.drivers[0],
+            disk,
+            socket: Some(socket),
+            end,
+            process,
+            lifeline,
+            device: None,
+        });
+        Ok(Ok(()))
+    }
 
-/// Has a disk read by qemu-nbd if it is one that is not read here; gives it back otherwise, and where there is no
-/// qemu-nbd. This process must still have the right to start others.
-///
-/// # Errors
-/// Those of starting it.
-pub fn serve(path: &Path, disk: Unread, access: Access) -> Result<Result<(), Unread>> {
-    let (Some(foreign), false) = (disk.foreign(), IS_LEFT_OUT.load(Ordering::Relaxed)) else { return Ok(Err(disk)) };
-    let Some(program) = program() else { return Ok(Err(disk)) };
-    let started = start(&program, &disk, &foreign, access).and_then(|(socket, process, lifeline)| {
-        let end = socket.try_clone()?;
-        Ok((socket, end, process, lifeline))
-    });
-    let (socket, end, process, lifeline) =
-        started.with_context(|| format!("{}: starting {PROGRAM}", path.display()))?;
-    served().push(Served {
-        path: canonical(path),
-        access,
-        format: foreign.drivers[0],
-        disk,
-        socket: Some(socket),
-        end,
-        process,
-        lifeline,
-        device: None,
-    });
-    Ok(Ok(()))
-}
-
-/// Ends what was started, before this process ends: what was written is complete then. Nothing is read or written any
-/// more.
-pub fn end() {
-    for served in &mut *served() {
-        // One that has ended before is waited for, too.
-        let _ = served.end.shutdown(Shutdown::Both);
-        let began = Instant::now();
-        while matches!(served.process.try_wait(), Ok(None)) && began.elapsed() < MOST_TIME_TO_END {
-            std::thread::sleep(LOOK_EVERY);
+    /// Ends what was started, before this process ends: what was written is complete then. Nothing is read or written any
+    /// more.
+    pub fn end(&self) {
+        for served in &mut *self.served() {
+            // One that has ended before is waited for, too.
+            let _ = served.end.shutdown(Shutdown::Both);
+            let began = Instant::now();
+            while matches!(served.process.try_wait(), Ok(None)) && began.elapsed() < MOST_TIME_TO_END {
+                std::thread::sleep(LOOK_EVERY);
+            }
         }
+    }
+
+    /// The disk that qemu-nbd reads.
+    ///
+    /// # Errors
+    /// What it says of a disk that it does not read.
+    pub fn container(&self, path: &Path) -> Result<Container> {
+        let found = self.find(path, |served| served.container(path));
+        found.unwrap_or_else(|| bail!("{}: it was not opened before", path.display()))
     }
 }
 
@@ -294,15 +313,6 @@ fn become_program(program: &Path, writes: bool, chain: &str, files: &[OsString])
     command.arg(format!("json:{chain}")).stdin(Stdio::null()).env_clear();
     command.env("LISTEN_PID", std::process::id().to_string()).env("LISTEN_FDS", "1");
     Err(anyhow::Error::from(command.exec()).context(program.display().to_string()))
-}
-
-/// The disk that qemu-nbd reads.
-///
-/// # Errors
-/// What it says of a disk that it does not read.
-pub fn container(path: &Path) -> Result<Container> {
-    let found = find(path, |served| served.container(path));
-    found.unwrap_or_else(|| bail!("{}: it was not opened before", path.display()))
 }
 
 impl Served {

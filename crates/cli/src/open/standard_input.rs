@@ -1,7 +1,7 @@
 //! Standard input, read to its end before the image is opened: the program that writes it may have the same image open,
 //! and an input that ends in an error must not leave a part of itself in a file.
 
-use crate::open::new_file::Unnamed;
+use crate::open::new_file::NewFile;
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::{Read, Seek, Write, stdin};
@@ -19,7 +19,7 @@ pub enum Input {
     /// In memory.
     Small(Vec<u8>),
     /// In a file without a name.
-    Large(Unnamed),
+    Large(NewFile),
 }
 
 impl Input {
@@ -35,7 +35,7 @@ impl Input {
         if bytes.len() <= MAX_BYTES_IN_MEMORY {
             return Ok(Self::Small(bytes));
         }
-        let (unnamed, dir) = Unnamed::to_keep_input(image)?;
+        let (unnamed, dir) = NewFile::to_keep_input(image)?;
         let kept = || format!("{}: keeping standard input there until it ends", dir.display());
         let mut file = unnamed.file();
         file.write_all(&bytes).with_context(kept)?;

@@ -5,8 +5,8 @@
 //! file that is too early is damage.
 
 use crate::interrupt::{self, Interrupted};
-use crate::open::image::wait;
 use std::io;
+use std::time::Duration;
 use xfskit::device::OpenError;
 use xfskit::ondisk::SuperblockError;
 use xfskit::volume::Error;
@@ -190,9 +190,9 @@ impl Failures {
     }
 
     /// The messages, to be printed one by one, each with its exit code.
-    pub fn messages(&self) -> impl Iterator<Item = (String, u8)> + '_ {
+    pub fn messages(&self, wait: Duration) -> impl Iterator<Item = (String, u8)> + '_ {
         let more = (self.more > 0).then(|| (format!("and {} more errors", self.more), FAILED));
-        self.errors.iter().map(|error| (message(error), code(error))).chain(more)
+        self.errors.iter().map(move |error| (message(error, wait), code(error))).chain(more)
     }
 }
 
@@ -200,7 +200,7 @@ impl std::error::Error for Failures {}
 
 impl std::fmt::Display for Failures {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.messages().map(|(message, _)| message).collect::<Vec<_>>().join("; "))
+        f.write_str(&self.messages(Duration::ZERO).map(|(message, _)| message).collect::<Vec<_>>().join("; "))
     }
 }
 
@@ -227,7 +227,7 @@ pub fn code(error: &anyhow::Error) -> u8 {
 
 /// The message of an error: its causes from the outside in, without those that the text before contains, and without a
 /// name that the next cause begins with; then what the user can do about it with this command.
-pub fn message(error: &anyhow::Error) -> String {
+pub fn message(error: &anyhow::Error, wait: Duration) -> String {
     let mut message = String::new();
     for cause in error.chain().map(ToString::to_string) {
         if message.is_empty() || cause.starts_with(&format!("{message}: ")) {
@@ -236,19 +236,19 @@ pub fn message(error: &anyhow::Error) -> String {
             message = format!("{message}: {cause}");
         }
     }
-    if let Some(advice) = error.chain().find_map(advice) {
+    if let Some(advice) = error.chain().find_map(|cause| advice(cause, wait)) {
         message.push_str(advice);
     }
     message
 }
 
 /// What a user of the command can do about an error of the libraries, which do not know its options.
-fn advice(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+fn advice(cause: &(dyn std::error::Error + 'static), wait: Duration) -> Option<&'static str> {
     let is_log_missing = matches!(cause.downcast_ref(), Some(CheckError::NoLogDevice));
-    if matches!(cause.downcast_ref(), Some(OpenError::Busy(_))) && wait().is_zero() {
+    if matches!(cause.downcast_ref(), Some(OpenError::Busy(_))) && wait.is_zero() {
         return Some("; --wait SECONDS waits until it is not");
     }
-    if cause.is::<Mounted>() && wait().is_zero() {
+    if cause.is::<Mounted>() && wait.is_zero() {
         return Some(", or --wait SECONDS waits for that");
     }
     match cause.downcast_ref::<Error>() {
@@ -427,15 +427,15 @@ mod tests {
     #[test]
     fn advice_stands_at_the_end_of_a_message() {
         let missing = anyhow::Error::from(Error::NoLogDevice).context("a.img");
-        let text = message(&missing);
+        let text = message(&missing, Duration::ZERO);
         assert!(
             text.starts_with("a.img: ") && text.ends_with("--logdev DEVICE, or -o logdev=DEVICE for mount"),
             "{text}"
         );
         let damage = Error::from(xfskit::ondisk::Corruption::new("AGF", "checksum"));
-        let text = message(&anyhow::Error::from(damage).context("/etc").context("a.img"));
+        let text = message(&anyhow::Error::from(damage).context("/etc").context("a.img"), Duration::ZERO);
         assert_eq!(text.matches("AGF").count(), 1, "{text}");
         assert!(text.starts_with("a.img: /etc: ") && text.contains("; run `xfskit check` on the image"), "{text}");
-        assert!(!message(&Error::NotFound.into()).contains("xfskit"));
+        assert!(!message(&Error::NotFound.into(), Duration::ZERO).contains("xfskit"));
     }
 }

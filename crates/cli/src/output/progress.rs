@@ -1,11 +1,10 @@
 //! The progress of long work, on terminals: nothing in the first second, then how much is done and how fast, and where
 //! all of it is known, how much that is and how long the rest will take.
 
+use super::screen::Output;
 use crate::interrupt;
-use crate::output::screen;
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::cell::Cell;
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use xfskit_transfer::{Progress, TransferError};
 
@@ -15,7 +14,8 @@ const SHOWN_AFTER_VARIABLE: &str = "XFSKIT_PROGRESS_AFTER";
 const TICK: Duration = Duration::from_millis(200);
 
 /// The number of files and bytes so far.
-pub struct CopyBar {
+pub struct CopyBar<'o> {
+    output: &'o Output,
     files: ProgressBar,
     began: Instant,
     bytes: Cell<u64>,
@@ -23,25 +23,30 @@ pub struct CopyBar {
     names_files: bool,
 }
 
-/// When the work of this command is shown, counted from its beginning: what follows is shown at once.
-static SHOWN_FROM: OnceLock<Instant> = OnceLock::new();
-
-fn is_long() -> bool {
-    let from = SHOWN_FROM.get_or_init(|| {
+/// Whether work has gone on for so long that its progress is shown: what follows is shown at once.
+fn is_long(output: &Output) -> bool {
+    let from = output.shown_from.get_or_init(|| {
         let set = std::env::var(SHOWN_AFTER_VARIABLE).ok().and_then(|text| text.parse().ok());
         Instant::now() + set.map_or(SHOWN_AFTER, Duration::from_millis)
     });
     Instant::now() >= *from
 }
 
-impl CopyBar {
+impl<'o> CopyBar<'o> {
     /// A bar with a name for the work.
-    pub fn new(what: &'static str) -> Self {
+    pub fn new(output: &'o Output, what: &'static str) -> Self {
         let files = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         files.set_style(style("{spinner} {prefix} {pos} files, {msg}, {elapsed}"));
         files.set_prefix(what);
-        let _ = is_long();
-        Self { files, began: Instant::now(), bytes: Cell::new(0), is_shown: Cell::new(false), names_files: false }
+        let _ = is_long(output);
+        Self {
+            output,
+            files,
+            began: Instant::now(),
+            bytes: Cell::new(0),
+            is_shown: Cell::new(false),
+            names_files: false,
+        }
     }
 
     /// Shows the share of the files that is done, and the time that the rest takes, if the number of all files is known.
@@ -75,7 +80,7 @@ impl CopyBar {
 
     /// Draws the bar from now on, if the work takes long, and only on a terminal.
     fn show_if_long(&self) {
-        if !self.is_shown.get() && is_long() {
+        if !self.is_shown.get() && is_long(self.output) {
             self.is_shown.set(true);
             self.files.set_draw_target(ProgressDrawTarget::stderr());
             self.files.enable_steady_tick(TICK);
@@ -88,14 +93,14 @@ fn style(template: &str) -> ProgressStyle {
 }
 
 /// A spinner for work of which nothing can be counted, such as waiting for a device.
-pub fn waiting_for(what: &'static str) -> impl Drop {
+pub fn waiting_for(output: &Output, what: &'static str) -> impl Drop + use<> {
     struct Waiting(ProgressBar);
     impl Drop for Waiting {
         fn drop(&mut self) {
             self.0.finish_and_clear();
         }
     }
-    let target = if is_long() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let target = if is_long(output) { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(None, target);
     bar.set_style(style("{spinner} {prefix}, {elapsed}"));
     bar.set_prefix(what);
@@ -103,21 +108,21 @@ pub fn waiting_for(what: &'static str) -> impl Drop {
     Waiting(bar)
 }
 
-impl Drop for CopyBar {
+impl Drop for CopyBar<'_> {
     fn drop(&mut self) {
         self.finish();
     }
 }
 
-impl Progress for CopyBar {
+impl Progress for CopyBar<'_> {
     fn begins(&self, path: &[u8]) {
         if self.names_files {
-            self.files.suspend(|| screen::print_name(if path.is_empty() { b"." } else { path }));
+            self.files.suspend(|| self.output.print_name(if path.is_empty() { b"." } else { path }));
         }
     }
 
     fn passes_over(&self, why: &TransferError) {
-        self.files.suspend(|| screen::report(&why.to_string()));
+        self.files.suspend(|| self.output.messages.report(&why.to_string()));
     }
 
     fn stopped(&self) -> bool {

@@ -5,8 +5,9 @@
 
 use serde_json::{Value, json};
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::io::{BufWriter, IsTerminal, StdoutLock, Write, stderr, stdout};
-use std::sync::OnceLock;
+use std::time::Instant;
 use tracing_subscriber::fmt::MakeWriter;
 
 /// Standard output for text.
@@ -44,49 +45,63 @@ fn named(error: std::io::Error) -> std::io::Error {
     std::io::Error::new(error.kind(), format!("standard output: {error}"))
 }
 
-/// The first error of standard output in [`say`].
-static FAILURE: OnceLock<std::io::Error> = OnceLock::new();
-
-/// As `println!`, but without a panic if printing fails: [`end`] reports the error.
+/// As `println!`, to an [`Output`], but without a panic if printing fails: [`Output::end`] reports the error.
 macro_rules! say {
-    ($($text:tt)*) => { $crate::output::screen::print(format_args!("{}\n", format_args!($($text)*))) };
+    ($output:expr, $($text:tt)*) => { $output.print(format_args!("{}\n", format_args!($($text)*))) };
 }
 
 /// As [`say`], without a newline.
 macro_rules! say_part {
-    ($($text:tt)*) => { $crate::output::screen::print(format_args!($($text)*)) };
+    ($output:expr, $($text:tt)*) => { $output.print(format_args!($($text)*)) };
 }
 
 pub(crate) use {say, say_part};
 
-/// Prints to standard output. After an error nothing more is printed.
-pub fn print(text: std::fmt::Arguments<'_>) {
-    print_bytes(text.to_string().as_bytes());
+/// What the command prints of its own, rather than of the contents of an image.
+pub struct Output {
+    /// How messages look.
+    pub messages: Messages,
+    /// The first error of standard output in [`say`].
+    failure: OnceCell<std::io::Error>,
+    /// When the progress of this command is shown, counted from the beginning of its first long work.
+    pub shown_from: OnceCell<Instant>,
 }
 
-/// Prints a name and a newline, as [`print`] does.
-pub fn print_name(bytes: &[u8]) {
-    print_bytes(&[&name(bytes), &b"\n"[..]].concat());
-}
-
-fn print_bytes(text: &[u8]) {
-    let text = if stdout().is_terminal() { harmless(text) } else { Cow::Borrowed(text) };
-    if FAILURE.get().is_none()
-        && let Err(error) = stdout().write_all(&text)
-    {
-        FAILURE.get_or_init(|| error);
+impl Output {
+    /// Nothing is printed yet.
+    pub fn new(messages: Messages) -> Self {
+        Self { messages, failure: OnceCell::new(), shown_from: OnceCell::new() }
     }
-}
 
-/// Whether everything that was printed has been written.
-///
-/// # Errors
-/// The first error of standard output.
-pub fn end() -> std::io::Result<()> {
-    let flushed = stdout().flush();
-    match FAILURE.get() {
-        Some(error) => Err(std::io::Error::new(error.kind(), error.to_string())),
-        None => flushed,
+    /// Prints to standard output. After an error nothing more is printed.
+    pub fn print(&self, text: std::fmt::Arguments<'_>) {
+        self.print_bytes(text.to_string().as_bytes());
+    }
+
+    /// Prints a name and a newline, as [`Self::print`] does.
+    pub fn print_name(&self, bytes: &[u8]) {
+        self.print_bytes(&[&name(bytes), &b"\n"[..]].concat());
+    }
+
+    fn print_bytes(&self, text: &[u8]) {
+        let text = if stdout().is_terminal() { harmless(text) } else { Cow::Borrowed(text) };
+        if self.failure.get().is_none()
+            && let Err(error) = stdout().write_all(&text)
+        {
+            self.failure.get_or_init(|| error);
+        }
+    }
+
+    /// Whether everything that was printed has been written.
+    ///
+    /// # Errors
+    /// The first error of standard output.
+    pub fn end(&self) -> std::io::Result<()> {
+        let flushed = stdout().flush();
+        match self.failure.get() {
+            Some(error) => Err(std::io::Error::new(error.kind(), error.to_string())),
+            None => flushed,
+        }
     }
 }
 
@@ -104,48 +119,38 @@ fn in_line(bytes: &[u8]) -> Cow<'_, [u8]> {
 
 /// How messages look, which the options of the whole program say.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Style {
+pub struct Messages {
     /// Each message is a line with a JSON object, for scripts.
     pub json: bool,
     /// What went as it should is not reported.
     pub quiet: bool,
 }
 
-static STYLE: OnceLock<Style> = OnceLock::new();
-
-/// Sets the style of messages, once, before the first one.
-pub fn set_style(style: Style) {
-    let _ = STYLE.set(style);
-}
-
-/// The style of messages.
-pub fn style() -> Style {
-    STYLE.get().copied().unwrap_or_default()
-}
-
-/// Reports an error, with the exit code that it has by itself.
-pub fn report_error(message: &str, code: u8) {
-    put(message, || json!({ "error": message, "code": code }));
-}
-
-/// Reports what may be wrong, and ends nothing.
-pub fn report(message: &str) {
-    put(message, || json!({ "warning": message }));
-}
-
-/// Reports what went as it should.
-pub fn note(message: &str) {
-    if !style().quiet {
-        put(message, || json!({ "note": message }));
+impl Messages {
+    /// Reports an error, with the exit code that it has by itself.
+    pub fn report_error(self, message: &str, code: u8) {
+        self.put(message, || json!({ "error": message, "code": code }));
     }
-}
 
-/// Prints a message to standard error. If that fails, the failure cannot be reported anywhere, and the exit code does
-/// not change.
-fn put(message: &str, object: impl FnOnce() -> Value) {
-    let lines = if style().json { format!("{}\n", object()) } else { message_lines(message) };
-    let shown = if stderr().is_terminal() { harmless(lines.as_bytes()) } else { Cow::Borrowed(lines.as_bytes()) };
-    let _ = stderr().write_all(&shown);
+    /// Reports what may be wrong, and ends nothing.
+    pub fn report(self, message: &str) {
+        self.put(message, || json!({ "warning": message }));
+    }
+
+    /// Reports what went as it should.
+    pub fn note(self, message: &str) {
+        if !self.quiet {
+            self.put(message, || json!({ "note": message }));
+        }
+    }
+
+    /// Prints a message to standard error. If that fails, the failure cannot be reported anywhere, and the exit code
+    /// does not change.
+    fn put(self, message: &str, object: impl FnOnce() -> Value) {
+        let lines = if self.json { format!("{}\n", object()) } else { message_lines(message) };
+        let shown = if stderr().is_terminal() { harmless(lines.as_bytes()) } else { Cow::Borrowed(lines.as_bytes()) };
+        let _ = stderr().write_all(&shown);
+    }
 }
 
 /// A message with the name of the program. All lines but the first are indented, so a name with a newline in it does

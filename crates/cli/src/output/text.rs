@@ -5,7 +5,6 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 use std::str::FromStr;
-use std::sync::OnceLock;
 use xfskit::FileType;
 use xfskit::ondisk::Timestamp;
 use xfskit::ondisk::inode::{
@@ -77,8 +76,8 @@ fn local(time: Timestamp) -> (String, String) {
 
 /// The zone in which times are read and shown. An unknown zone is UTC.
 fn zone() -> TimeZone {
-    static ZONE: OnceLock<TimeZone> = OnceLock::new();
-    ZONE.get_or_init(|| TimeZone::try_system().unwrap_or(TimeZone::UTC)).clone()
+    // The library keeps it.
+    TimeZone::try_system().unwrap_or(TimeZone::UTC)
 }
 
 /// A time in a form of strftime(3), in the zone of `TZ` or the machine. Outside the years of four digits it is the

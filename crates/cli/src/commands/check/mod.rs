@@ -4,9 +4,11 @@ mod groups;
 mod paths;
 
 use crate::args::CheckArgs;
-use crate::open::image::{named, open_log, open_to_look, open_without_lock, superblock_of};
+use crate::open::explain::named;
+use crate::open::session::Session;
+use crate::open::volume::{open_log, open_to_look, open_without_lock, superblock_of};
 use crate::output::exit::{self, Reported, message};
-use crate::output::screen::{self, end, say};
+use crate::output::screen::say;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use paths::Paths;
@@ -25,18 +27,18 @@ const FAILED: u8 = 8;
 const USAGE: u8 = 16;
 
 /// Runs the command.
-pub fn run(args: &CheckArgs, as_json: bool) -> Result<()> {
-    let code = match check(args) {
+pub fn run(session: &Session, args: &CheckArgs, as_json: bool) -> Result<()> {
+    let code = match check(session, args) {
         Ok(Checked { report, paths, geometry }) => {
             if as_json {
-                say!("{:#}", to_json(&report, &paths));
+                say!(session.output, "{:#}", to_json(&report, &paths));
             } else {
-                print(args, &report, &paths, geometry.as_ref());
+                print(session, args, &report, &paths, geometry.as_ref());
             }
-            if let Err(error) = end()
+            if let Err(error) = session.output.end()
                 && error.kind() != std::io::ErrorKind::BrokenPipe
             {
-                screen::report(&format!("standard output: {error}"));
+                session.messages().report(&format!("standard output: {error}"));
                 return Err(Reported(FAILED).into());
             }
             match (report.log, report.is_clean()) {
@@ -47,7 +49,7 @@ pub fn run(args: &CheckArgs, as_json: bool) -> Result<()> {
         }
         Err(error) => {
             let code = if exit::code(&error) == exit::USAGE { USAGE } else { FAILED };
-            screen::report_error(&message(&error), code);
+            session.messages().report_error(&message(&error, session.wait.time()), code);
             code
         }
     };
@@ -62,8 +64,8 @@ struct Checked {
     geometry: Option<Geometry>,
 }
 
-fn check(args: &CheckArgs) -> Result<Checked> {
-    let ToCheck { device, log_device, note, faults, is_replayable } = open(args)?;
+fn check(session: &Session, args: &CheckArgs) -> Result<Checked> {
+    let ToCheck { device, log_device, note, faults, is_replayable } = open(session, args)?;
     let mut options = CheckOptions { most_faults: args.most, ..CheckOptions::default() };
     if let Some(threads) = args.threads {
         options.threads = threads.get();
@@ -75,7 +77,7 @@ fn check(args: &CheckArgs) -> Result<Checked> {
     let mut report = match report {
         Ok(report) => report,
         Err(error) => {
-            let error = named(image, &*open_without_lock(image)?, error.into());
+            let error = named(image, &*open_without_lock(session, image)?, error.into());
             return Err(error.context(image.display().to_string()));
         }
     };
@@ -122,9 +124,9 @@ struct ToCheck {
 
 /// The devices to check. A dirty journal is replayed in memory, so that the check sees what a mount would see. An image
 /// that another program writes to is refused by its lock.
-fn open(args: &CheckArgs) -> Result<ToCheck> {
-    let (device, losses) = open_to_look(&args.read.image.image)?;
-    let open = |path: &std::path::PathBuf| open_log(path, Access::Read);
+fn open(session: &Session, args: &CheckArgs) -> Result<ToCheck> {
+    let (device, losses) = open_to_look(session, &args.read.image.image)?;
+    let open = |path: &std::path::PathBuf| open_log(session, path, Access::Read);
     let log_device = args.read.image.logdev.as_ref().map(open).transpose()?;
     let faults = losses.iter().map(fault_of).collect();
     let mut to_check = ToCheck { device, log_device, note: None, faults, is_replayable: true };
@@ -175,19 +177,20 @@ impl Progress for Bar {
     }
 }
 
-fn print(args: &CheckArgs, report: &Report, paths: &Paths, geometry: Option<&Geometry>) {
+fn print(session: &Session, args: &CheckArgs, report: &Report, paths: &Paths, geometry: Option<&Geometry>) {
     for group in groups::of(&report.faults, geometry) {
-        say!("{}", group.text(paths));
+        say!(session.output, "{}", group.text(paths));
     }
     for note in &report.notes {
-        say!("note: {note}");
+        say!(session.output, "note: {note}");
     }
     let left = report.fault_count - report.faults.len() as u64;
     if left > 0 {
-        say!("and {left} more faults");
+        say!(session.output, "and {left} more faults");
     }
     let summary = &report.summary;
     say!(
+        session.output,
         "{}: {} inodes, {} directories, {} names, {} attributes, {} extents, {} blocks used, {} free",
         args.read.image.image.display(),
         summary.inodes,
@@ -199,9 +202,9 @@ fn print(args: &CheckArgs, report: &Report, paths: &Paths, geometry: Option<&Geo
         summary.free_blocks
     );
     match report.fault_count {
-        0 => say!("no faults"),
-        1 => say!("1 fault"),
-        count => say!("{count} faults"),
+        0 => say!(session.output, "no faults"),
+        1 => say!(session.output, "1 fault"),
+        count => say!(session.output, "{count} faults"),
     }
 }
 

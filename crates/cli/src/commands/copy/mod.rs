@@ -6,17 +6,19 @@ use super::copy_volume;
 use super::list::is_dir;
 use super::trees::{adjust_owners, attributes, believe_pretender};
 use crate::args::CpArgs;
+use crate::args::copy_operand::CopyOperand;
 use crate::interrupt;
-use crate::open::image::path_of_dir;
-use crate::open::image::{has_external_log, open, open_quietly, shown};
 use crate::open::mounted;
-use crate::open::operand;
-use crate::open::sandbox;
+use crate::open::paths::path_of_dir;
+use crate::open::paths::shown;
+use crate::open::sandbox::Holders;
+use crate::open::session::Session;
+use crate::open::volume::{has_external_log, open, open_quietly};
+use crate::operand;
 use crate::output::exit::{self, Usage};
 use crate::output::progress::{CopyBar, waiting_for};
-use crate::output::screen;
 use anyhow::{Context, Result};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -39,45 +41,9 @@ const MIN_FILESYSTEM_BYTES: u64 = 4096;
 /// Smaller files are not XFS images.
 pub const MIN_XFS_BYTES: u64 = 16 << 20;
 
-/// A path in the arguments of `cp`.
-pub enum CopyOperand {
-    /// On the host.
-    Host(PathBuf),
-    /// Within an image.
-    Image(PathBuf, OsString),
-}
-
-impl CopyOperand {
-    /// `IMAGE:/PATH`, or `IMAGE:` for its root. Everything else is a path of the host, and so is a name of this form
-    /// that exists there.
-    pub fn parse(text: &OsStr) -> Self {
-        match crate::args::split(text) {
-            Some((image, path)) => Self::Image(image, path),
-            None => Self::Host(text.into()),
-        }
-    }
-
-    /// The path, on the host or within the image.
-    fn path(&self) -> &[u8] {
-        match self {
-            Self::Host(path) => path.as_os_str().as_bytes(),
-            Self::Image(_, path) => path.as_bytes(),
-        }
-    }
-
-    /// The name that a copy gets in a directory; empty if only the contents of a directory are copied.
-    fn name(&self) -> &[u8] {
-        let path = self.path();
-        let path = path.strip_suffix(b"/").unwrap_or(path);
-        match path.rsplit(|&byte| byte == b'/').next() {
-            Some(b"." | b"..") | None => b"",
-            Some(name) => name,
-        }
-    }
-}
-
 /// Open images, each opened once: the lock of an image that is open for writing excludes this process too.
-struct Images {
+struct Images<'s> {
+    session: &'s Session,
     opened: Vec<(PathBuf, Arc<Volume>)>,
     /// The device of an external journal, until the image that needs it is opened.
     log_device: Option<PathBuf>,
@@ -87,9 +53,9 @@ struct Images {
     logging: Option<AttrLogging>,
 }
 
-impl Images {
-    fn new(args: &CpArgs, only_look: bool) -> Self {
-        Self { opened: Vec::new(), log_device: args.logdev.clone(), only_look, logging: args.logging.larp }
+impl<'s> Images<'s> {
+    fn new(session: &'s Session, args: &CpArgs, only_look: bool) -> Self {
+        Self { session, opened: Vec::new(), log_device: args.logdev.clone(), only_look, logging: args.logging.larp }
     }
 
     fn open(&mut self, image: &Path, options: MountOptions) -> Result<Arc<Volume>> {
@@ -97,13 +63,13 @@ impl Images {
         if let Some((_, filesystem)) = self.opened.iter().find(|(known, _)| *known == key) {
             return Ok(Arc::clone(filesystem));
         }
-        let log_device = if has_external_log(image) { self.log_device.take() } else { None };
+        let log_device = if has_external_log(self.session, image) { self.log_device.take() } else { None };
         let filesystem = Arc::new(if self.only_look {
             let options = MountOptions { no_recovery: options.no_recovery, ..MountOptions::read_only() };
-            open_quietly(image, log_device.as_deref(), options)?
+            open_quietly(self.session, image, log_device.as_deref(), options)?
         } else {
             let attr_logging = self.logging.unwrap_or(options.attr_logging);
-            open(image, log_device.as_deref(), MountOptions { attr_logging, ..options })?
+            open(self.session, image, log_device.as_deref(), MountOptions { attr_logging, ..options })?
         });
         self.opened.push((key, Arc::clone(&filesystem)));
         Ok(filesystem)
@@ -136,9 +102,9 @@ enum Target {
 }
 
 /// Runs `cp`. Everything is checked before anything is changed, since opening an image for writing replays its journal.
-pub fn run(args: &CpArgs) -> Result<()> {
+pub fn run(session: &Session, args: &CpArgs) -> Result<()> {
     if let Some((source, target)) = copy_volume::operands(args) {
-        return copy_volume::run(args, &source, &target);
+        return copy_volume::run(session, args, &source, &target);
     }
     args.paths.iter().try_for_each(|path| check_colon(path))?;
     let (last, sources) = args.paths.split_last().expect("there are two paths at least");
@@ -161,19 +127,19 @@ pub fn run(args: &CpArgs) -> Result<()> {
     let read: Vec<PathBuf> = sources.iter().filter_map(of_host).collect();
     believe_pretender(read.iter().map(PathBuf::as_path))?;
     // Before an image is opened: the program that writes it may have the same image open.
-    let given = open_files::read(&sources, &target)?;
+    let given = open_files::read(session, &sources, &target)?;
     interrupt::watch()?;
-    let mut looked = Images::new(args, true);
+    let mut looked = Images::new(session, args, true);
     look(args, &sources, &target, &mut looked)?;
     drop(looked);
-    let mut images = Images::new(args, false);
+    let mut images = Images::new(session, args, false);
     let sources = sources.iter().zip(given).collect();
-    let result = copy_all(args, sources, &target, &mut images);
+    let result = copy_all(session, args, sources, &target, &mut images);
     let closed = images.close();
     let losses = result?;
     closed?;
     let preserve = args.preserve || args.archive;
-    report_losses(&losses, if preserve { PrivilegeLoss::IsError } else { PrivilegeLoss::IsWarning })
+    report_losses(session, &losses, if preserve { PrivilegeLoss::IsError } else { PrivilegeLoss::IsWarning })
 }
 
 /// Refuses `IMAGE:PATH` without a slash, which would otherwise be a file of the host of that name.
@@ -196,7 +162,7 @@ fn check_colon(text: &OsStr) -> Result<()> {
 }
 
 /// Checks the target and all sources without changing an image.
-fn look(args: &CpArgs, sources: &[CopyOperand], target: &CopyOperand, images: &mut Images) -> Result<()> {
+fn look(args: &CpArgs, sources: &[CopyOperand], target: &CopyOperand, images: &mut Images<'_>) -> Result<()> {
     let (base, name) = find_target(args, sources.len(), target, images)?;
     let wants_dir = name.is_some() && target.path().ends_with(b"/");
     let check_kind = |is_dir: bool| match wants_dir && !is_dir {
@@ -247,19 +213,19 @@ pub enum PrivilegeLoss {
 }
 
 /// Reports losses. It is an error if more is lost than the leading slash of a name.
-pub fn report_losses(losses: &Losses, privilege_loss: PrivilegeLoss) -> Result<()> {
+pub fn report_losses(session: &Session, losses: &Losses, privilege_loss: PrivilegeLoss) -> Result<()> {
     let is_lost = losses.are_real() || privilege_loss == PrivilegeLoss::IsError && losses.are_for_lack_of_privilege();
     let code = match (losses.are_of_damage(), is_lost) {
         (true, _) => exit::DAMAGED,
         (_, true) => exit::LOSSES,
         _ => {
             if *losses != Losses::default() {
-                screen::report(&losses.to_string());
+                session.messages().report(&losses.to_string());
             }
             return Ok(());
         }
     };
-    screen::report_error(&losses.to_string(), code);
+    session.messages().report_error(&losses.to_string(), code);
     Err(exit::Reported(code).into())
 }
 
@@ -270,17 +236,18 @@ fn find_source(filesystem: &Volume, path: &OsStr) -> Result<Stat> {
 
 /// Copies all sources. With one comes its contents, where the name is that of an open file.
 fn copy_all(
+    session: &Session,
     args: &CpArgs,
     sources: Vec<(&CopyOperand, Option<File>)>,
     target: &CopyOperand,
-    images: &mut Images,
+    images: &mut Images<'_>,
 ) -> Result<Losses> {
     let (base, name) = find_target(args, sources.len(), target, images)?;
     let root = base.path(args)?;
     let adjust = Adjust { attributes: attributes(args.no_xattrs), ..adjust_owners(&args.owners, args.owner, &root)? };
     let existing = if args.preserve || args.archive { Existing::TakesAll } else { Existing::Keeps(adjust.asked()) };
     let durability = if args.no_sync { Durability::LeftToTheHost } else { Durability::Kept };
-    let bar = CopyBar::new("copying").naming_files(args.verbose);
+    let bar = CopyBar::new(&session.output, "copying").naming_files(args.verbose);
     let mut how = How { adjust, existing, force: args.force, durability, written: Written::default(), bar };
     let mut losses = Losses::default();
     let is_one = sources.len() == 1;
@@ -317,7 +284,7 @@ fn copy_all(
     }
     if durability == Durability::Kept {
         how.bar.finish();
-        let _waits = waiting_for("waiting until the copies are durable");
+        let _waits = waiting_for(&session.output, "waiting until the copies are durable");
         how.written.sync()?;
     }
     Ok(losses)
@@ -356,7 +323,7 @@ impl Target {
 }
 
 /// How files are copied.
-struct How {
+struct How<'s> {
     adjust: Adjust,
     existing: Existing,
     /// Replace files of the host whatever they contain.
@@ -364,14 +331,14 @@ struct How {
     durability: Durability,
     /// The filesystems of the host that copies were written to.
     written: Written,
-    bar: CopyBar,
+    bar: CopyBar<'s>,
 }
 
-impl How {
-    fn copy(&mut self, source: &mut dyn Source, target: &Target, images: &Images) -> Result<Losses> {
+impl How<'_> {
+    fn copy(&mut self, source: &mut dyn Source, target: &Target, images: &Images<'_>) -> Result<Losses> {
         match target {
             Target::Host(folder) => {
-                let keeper = keeper(images.files(), self.force);
+                let keeper = keeper(images.session, images.files(), self.force);
                 let sink = HostSink::new(folder)?.with_existing(self.existing).with_keeper(keeper);
                 let mut sink = sink.with_durability(self.durability);
                 let losses = self.transfer(source, &mut sink)?;
@@ -391,22 +358,23 @@ impl How {
 }
 
 /// Does not replace images that are in use or copied from, nor, unless forced, any file that contains a filesystem.
-fn keeper(images: Vec<Metadata>, force: bool) -> Keeper {
+fn keeper(session: &Session, images: Vec<Metadata>, force: bool) -> Keeper {
+    let before = session.sandbox.holders.clone();
     Box::new(move |file| {
         let found = file.metadata()?;
         if images.iter().any(|image| share_storage(image, &found)) {
             return Ok(Some(NotReplaced::Contents("it is the image that is copied from".into())));
         }
-        why_kept(file, force)
+        why_kept(&before, file, force)
     })
 }
 
 /// Why a file of the host must not be replaced, if it must not.
-pub fn why_kept(file: &File, force: bool) -> std::io::Result<Option<NotReplaced>> {
+pub fn why_kept(before: &Holders, file: &File, force: bool) -> std::io::Result<Option<NotReplaced>> {
     if file.metadata()?.len() < MIN_FILESYSTEM_BYTES {
         return Ok(None);
     }
-    let before = sandbox::holders_before(&file.metadata()?).unwrap_or_default();
+    let before = before.of(&file.metadata()?).unwrap_or_default();
     let holders = |now: &[Holder]| if before.is_empty() { now.to_vec() } else { before.clone() };
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let device = match FileDevice::open(&path, Access::Read) {
@@ -446,7 +414,7 @@ fn find_target(
     args: &CpArgs,
     sources: usize,
     target: &CopyOperand,
-    images: &mut Images,
+    images: &mut Images<'_>,
 ) -> Result<(Target, Option<Vec<u8>>)> {
     let into = |is_dir: bool| -> Result<bool> {
         if sources > 1 && (!is_dir || args.no_target_directory) {
@@ -508,30 +476,4 @@ fn check_not_into_itself(filesystem: &Arc<Volume>, start: InodeNumber, target: &
         at = filesystem.lookup(at, b"..")?.inode;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_colon_and_a_slash_make_a_path_within_an_image() {
-        let image = |text: &str| match CopyOperand::parse(OsStr::new(text)) {
-            CopyOperand::Image(image, path) => Some((image.display().to_string(), path.into_string().unwrap())),
-            CopyOperand::Host(_) => None,
-        };
-        assert_eq!(image("a.img:/etc"), Some(("a.img".into(), "/etc".into())));
-        assert_eq!(image("d/a.img:"), Some(("d/a.img".into(), "/".into())));
-        assert_eq!(image("a:b"), None);
-        assert_eq!(image(":/etc"), None);
-    }
-
-    #[test]
-    fn copies_are_named_like_their_source() {
-        let name = |text: &str| String::from_utf8(CopyOperand::parse(OsStr::new(text)).name().to_vec()).unwrap();
-        assert_eq!(name("a.img:/etc/"), "etc");
-        assert_eq!(name("a.img:/etc/."), "");
-        assert_eq!(name("a.img:/"), "");
-        assert_eq!((name("dir/file").as_str(), name(".").as_str()), ("file", ""));
-    }
 }

@@ -3,9 +3,10 @@
 //! Such a name is a symbolic link that leads nowhere in an image. As cp(1) does with a link on the command line, the
 //! contents are copied. Links within trees stay links.
 
-use super::CopyOperand;
-use crate::open::image::{shown, wait_at_least};
-use crate::open::new_file::Unnamed;
+use crate::args::copy_operand::CopyOperand;
+use crate::open::new_file::NewFile;
+use crate::open::paths::shown;
+use crate::open::session::Session;
 use crate::open::standard_input::PIPE_ENDS_WITHIN;
 use anyhow::{Context, Result};
 use std::fs::{File, Metadata};
@@ -20,18 +21,18 @@ const MAX_LINKS: usize = 40;
 ///
 /// # Errors
 /// Those of reading them, and of a file without a name in which contents that are no file's are kept.
-pub fn read(sources: &[CopyOperand], target: &CopyOperand) -> Result<Vec<Option<File>>> {
+pub fn read(session: &Session, sources: &[CopyOperand], target: &CopyOperand) -> Result<Vec<Option<File>>> {
     let keep_beside = match target {
         CopyOperand::Host(path) | CopyOperand::Image(path, _) => path,
     };
     let read = |source: &CopyOperand| match source {
-        CopyOperand::Host(path) => read_one(path, keep_beside).with_context(|| shown(path.as_os_str())),
+        CopyOperand::Host(path) => read_one(session, path, keep_beside).with_context(|| shown(path.as_os_str())),
         CopyOperand::Image(..) => Ok(None),
     };
     sources.iter().map(read).collect()
 }
 
-fn read_one(path: &Path, keep_beside: &Path) -> Result<Option<File>> {
+fn read_one(session: &Session, path: &Path, keep_beside: &Path) -> Result<Option<File>> {
     let Some(place) = place_of_open_file(path) else { return Ok(None) };
     let metadata = std::fs::metadata(&place)?;
     if metadata.is_dir() {
@@ -41,9 +42,9 @@ fn read_one(path: &Path, keep_beside: &Path) -> Result<Option<File>> {
         return Ok(Some(File::open(place)?));
     }
     if metadata.file_type().is_fifo() {
-        wait_at_least(PIPE_ENDS_WITHIN);
+        session.wait.at_least(PIPE_ENDS_WITHIN);
     }
-    let (unnamed, dir) = Unnamed::to_keep_input(keep_beside)?;
+    let (unnamed, dir) = NewFile::to_keep_input(keep_beside)?;
     let kept = || format!("{}: keeping it there until it ends", dir.display());
     let mut input: Box<dyn Read> = if is_standard_input(&metadata) {
         // It may be another user's, or a socket, and cannot be opened again then.

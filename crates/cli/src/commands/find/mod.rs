@@ -17,6 +17,6 @@ mod runner;
 mod test;
 mod walk;
 
+#[cfg(test)]
 pub use parse::Expression;
-pub use test::label;
 pub use walk::run;

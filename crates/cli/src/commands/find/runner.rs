@@ -14,9 +14,10 @@
 
 use super::parse::{CommandLine, When};
 use crate::args::FindArgs;
-use crate::open::new_file::Unnamed;
+use crate::open::new_file::NewFile;
+use crate::open::session::Session;
 use crate::output::exit::Reported;
-use crate::output::screen;
+use crate::output::screen::Messages;
 use anyhow::{Context, Result, bail};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -82,19 +83,19 @@ impl Connection {
 ///
 /// # Errors
 /// The system's; what the search, or a command with `+`, has reported.
-pub fn run(args: &FindArgs, commands: &[CommandLine]) -> Result<()> {
+pub fn run(session: &Session, args: &FindArgs, commands: &[CommandLine]) -> Result<()> {
     let (ours, theirs) = UnixStream::pair().context("a pair of sockets")?;
     let mut search = start(theirs.into()).context("starting the process that reads the image")?;
     let mut waiting = Waiting::default();
-    let attended = attend(&ours, args, commands, &mut waiting);
+    let attended = attend(session.messages(), &ours, args, commands, &mut waiting);
     if attended.is_err() {
         let _ = search.kill();
     }
     let status = search.wait().context("the process that reads the image")?;
     attended?;
-    end_with(status)?;
+    end_with(session, status)?;
     let mut code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
-    if !waiting.run_all(commands)? && code == 0 {
+    if !waiting.run_all(session.messages(), commands)? && code == 0 {
         code = 1;
     }
     if code == 0 { Ok(()) } else { Err(Reported(code).into()) }
@@ -110,14 +111,20 @@ fn start(connection: OwnedFd) -> Result<Child> {
 }
 
 /// Ends by the signal that has ended the search.
-fn end_with(status: ExitStatus) -> Result<()> {
+fn end_with(session: &Session, status: ExitStatus) -> Result<()> {
     let Some(signal) = status.signal() else { return Ok(()) };
-    screen::report(&format!("the search was ended by signal {signal}"));
+    session.messages().report(&format!("the search was ended by signal {signal}"));
     Err(Reported(u8::try_from(128 + signal).unwrap_or(1)).into())
 }
 
 /// Does what the search asks for, until it ends.
-fn attend(ours: &UnixStream, args: &FindArgs, commands: &[CommandLine], waiting: &mut Waiting) -> Result<()> {
+fn attend(
+    messages: Messages,
+    ours: &UnixStream,
+    args: &FindArgs,
+    commands: &[CommandLine],
+    waiting: &mut Waiting,
+) -> Result<()> {
     let (mut asked, mut answers) = (BufReader::new(ours), ours);
     while let Some((number, path)) = read_path(&mut asked)? {
         let command = commands.get(number).context("the search has asked for what is no command")?;
@@ -128,7 +135,7 @@ fn attend(ours: &UnixStream, args: &FindArgs, commands: &[CommandLine], waiting:
         match command.when {
             When::Afterwards => waiting.keep(number, &path)?,
             When::AtOnce => {
-                let succeeded = run_command(&command.with_path(&path));
+                let succeeded = run_command(messages, &command.with_path(&path));
                 match answers.write_all(&[u8::from(succeeded)]) {
                     // The search has ended, and says why itself.
                     Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
@@ -163,12 +170,12 @@ fn read_path(from: &mut impl Read) -> Result<Option<(usize, Vec<u8>)>> {
 }
 
 /// Runs a command and waits for it; whether it succeeded.
-fn run_command(words: &[OsString]) -> bool {
+fn run_command(messages: Messages, words: &[OsString]) -> bool {
     let Some((program, arguments)) = words.split_first() else { return false };
     match Command::new(program).args(arguments).status() {
         Ok(status) => status.success(),
         Err(error) => {
-            screen::report(&format!("{}: {error}", program.display()));
+            messages.report(&format!("{}: {error}", program.display()));
             false
         }
     }
@@ -205,7 +212,7 @@ struct Waiting {
     /// As they were sent.
     paths: Vec<u8>,
     /// Those before, once there are many.
-    kept: Option<Unnamed>,
+    kept: Option<NewFile>,
 }
 
 impl Waiting {
@@ -221,7 +228,7 @@ impl Waiting {
             || format!("{}: keeping paths there until the search ends (TMPDIR names a folder)", dir.display());
         let kept = match self.kept.take() {
             Some(kept) => kept,
-            None => Unnamed::new_in(&dir).with_context(context)?,
+            None => NewFile::new_in(&dir).with_context(context)?,
         };
         kept.file().write_all(&self.paths).with_context(context)?;
         self.kept = Some(kept);
@@ -230,7 +237,7 @@ impl Waiting {
     }
 
     /// Runs the commands; whether all succeeded.
-    fn run_all(&self, commands: &[CommandLine]) -> Result<bool> {
+    fn run_all(&self, messages: Messages, commands: &[CommandLine]) -> Result<bool> {
         let mut succeeded = true;
         for number in (0..commands.len()).filter(|number| commands[*number].when == When::Afterwards) {
             let (mut batch, mut bytes) = (Vec::new(), 0);
@@ -241,14 +248,14 @@ impl Waiting {
                 }
                 let path_bytes = path.len() + size_of::<usize>() + 1;
                 if bytes + path_bytes > BATCH_BYTES && !batch.is_empty() {
-                    succeeded &= run_command(&commands[number].with_paths(std::mem::take(&mut batch)));
+                    succeeded &= run_command(messages, &commands[number].with_paths(std::mem::take(&mut batch)));
                     bytes = 0;
                 }
                 batch.push(OsStr::from_bytes(&path).to_owned());
                 bytes += path_bytes;
             }
             if !batch.is_empty() {
-                succeeded &= run_command(&commands[number].with_paths(batch));
+                succeeded &= run_command(messages, &commands[number].with_paths(batch));
             }
         }
         Ok(succeeded)
@@ -287,7 +294,8 @@ mod tests {
             let (ours, mut theirs) = UnixStream::pair().unwrap();
             theirs.write_all(&[&number.to_le_bytes()[..], &length.to_le_bytes(), path].concat()).unwrap();
             theirs.shutdown(std::net::Shutdown::Write).unwrap();
-            let attended = attend(&ours, &args, std::slice::from_ref(&command), &mut Waiting::default());
+            let attended =
+                attend(Messages::default(), &ours, &args, std::slice::from_ref(&command), &mut Waiting::default());
             attended.map_err(|error| error.to_string())
         };
         assert!(answer(0, 6, b"/etc/x").is_ok() && answer(0, 60, b"/etc/x").is_ok());

@@ -3,7 +3,8 @@
 use super::numbers::{Age, Count, Perm, SizeTest};
 use super::owners::{List, Owners};
 use crate::args::glob::Glob;
-use crate::open::image::{number_of, path_of_dir, resolve, shown};
+use crate::commands::attributes::label;
+use crate::open::paths::{number_of, path_of_dir, resolve, shown};
 use anyhow::{Context, Result};
 use std::ffi::{OsStr, OsString};
 use std::ops::ControlFlow;
@@ -12,9 +13,6 @@ use xfskit::FileType;
 use xfskit::ondisk::{InodeNumber, Timestamp};
 use xfskit::volume::{Error, LastLink, Stat, Volume};
 use xfskit_transfer::Found;
-
-/// The attribute with the label of SELinux.
-const LABEL: &[u8] = b"security.selinux";
 
 /// One of the times of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,18 +141,6 @@ impl<'a> Entry<'a> {
     /// The path for messages.
     pub fn shown(&self) -> String {
         String::from_utf8_lossy(&self.found.path).into_owned()
-    }
-}
-
-/// The label of SELinux that a file has, without the zero byte behind it.
-pub fn label(filesystem: &Volume, inode: InodeNumber) -> Result<Option<Vec<u8>>, Error> {
-    match filesystem.get_xattr(inode, LABEL) {
-        Ok(mut label) => {
-            label.truncate(label.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1));
-            Ok(Some(label))
-        }
-        Err(Error::NoAttribute) => Ok(None),
-        Err(error) => Err(error),
     }
 }
 

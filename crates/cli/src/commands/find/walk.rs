@@ -8,7 +8,8 @@ use super::test::Entry;
 use crate::args::FindArgs;
 use crate::commands::list::stat_json;
 use crate::interrupt;
-use crate::open::image::open_to_read;
+use crate::open::session::Session;
+use crate::open::volume::open_to_read;
 use crate::output::exit::{Failures, Usage};
 use crate::output::screen::{self, Screen, out};
 use crate::output::text::set_json;
@@ -20,16 +21,16 @@ use xfskit::volume::Volume;
 use xfskit_transfer::{ImageWalk, WalkEvent};
 
 /// Runs `find`. An error does not end the search.
-pub fn run(args: &FindArgs, as_json: bool) -> Result<()> {
+pub fn run(session: &Session, args: &FindArgs, as_json: bool) -> Result<()> {
     let mut expression = Expression::parse(&args.words)?;
     if as_json && expression.has_format() {
         return Err(Usage("find: -printf prints no JSON; leave --json out".into()).into());
     }
     if !expression.commands.is_empty() && !args.search {
-        return run_with_commands(args, &expression.commands);
+        return run_with_commands(session, args, &expression.commands);
     }
     let connection = if args.search { Some(Connection::of_standard_input()?) } else { None };
-    let filesystem = open_to_read(&args.read)?;
+    let filesystem = open_to_read(session, &args.read)?;
     let mut owners = Owners::default();
     expression.bind(&filesystem, &mut owners)?;
     let mut search = Search {
@@ -71,7 +72,7 @@ struct Search<'a> {
 impl Search<'_> {
     /// Searches a file or a directory and everything below it.
     fn tree(&mut self, path: &OsStr) -> Result<()> {
-        let Some(start) = self.failures.unless_failed(crate::open::image::find(self.filesystem, path))? else {
+        let Some(start) = self.failures.unless_failed(crate::open::paths::find(self.filesystem, path))? else {
             return Ok(());
         };
         let (most_depth, order) = (self.expression.most_depth, self.expression.order);

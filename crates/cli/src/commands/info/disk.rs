@@ -7,14 +7,17 @@
 //! ```
 
 use crate::commands::log;
+use crate::open::files::open_disks;
 use crate::open::mount_query::LiveMount;
-use crate::open::operand;
+use crate::open::session::Session;
+use crate::operand;
 use crate::output::screen::say;
 use crate::output::text::set_json;
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use xfskit::device::Access;
 use xfskit::ondisk::Unsupported;
 use xfskit_disk::{Disk, Disks, Format, Found, Part, Partition, TableKind};
 
@@ -22,11 +25,11 @@ use xfskit_disk::{Disk, Disks, Format, Found, Part, Partition, TableKind};
 ///
 /// # Errors
 /// As opening the operand.
-pub fn open(operand: &Path) -> Result<Option<Disks>> {
+pub fn open(session: &Session, operand: &Path) -> Result<Option<Disks>> {
     if operand::decode(operand)?.part != Part::Unnamed || LiveMount::at(operand)?.is_some() {
         return Ok(None);
     }
-    Ok(Some(operand::open_tree(operand)?))
+    Ok(Some(open_disks(session, &operand::decode(operand)?, Access::Read)?))
 }
 
 /// Whether there are partitions, empty ones perhaps.
@@ -45,9 +48,9 @@ pub fn container(disks: &Disks) -> Option<String> {
 ///
 /// # Errors
 /// Those of standard output.
-pub fn print(disks: &Disks, as_json: bool) -> Result<()> {
+pub fn print(session: &Session, disks: &Disks, as_json: bool) -> Result<()> {
     if as_json {
-        say!("{:#}", to_json(disks));
+        say!(session.output, "{:#}", to_json(disks));
         return Ok(());
     }
     let note = |found: &Found| {
@@ -59,7 +62,7 @@ pub fn print(disks: &Disks, as_json: bool) -> Result<()> {
         let uuid = found.contents.uuid.as_ref().map_or_else(String::new, |uuid| format!(", uuid {uuid}"));
         journal + &uuid
     };
-    say!("{}", disks.tree(&note));
+    say!(session.output, "{}", disks.tree(&note));
     Ok(())
 }
 

@@ -4,8 +4,9 @@
 mod disk;
 
 use crate::args::{InfoArgs, ReadArgs};
-use crate::open::image::open_to_read;
 use crate::open::mount_query::LiveMount;
+use crate::open::session::Session;
+use crate::open::volume::open_to_read;
 use crate::output::screen::{say, say_part};
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -15,11 +16,11 @@ use xfskit::ondisk::{RawSuperblock, Superblock};
 use xfskit::volume::LogState;
 
 /// The superblock of an image, or of a mount of xfskit, with what the journal is.
-fn look(args: &ReadArgs) -> Result<(RawSuperblock, &'static str)> {
+fn look(session: &Session, args: &ReadArgs) -> Result<(RawSuperblock, &'static str)> {
     if let Some(mount) = LiveMount::at(&args.image.image)? {
         return Ok((mount.superblock()?, "in use by the mount"));
     }
-    let filesystem = open_to_read(args)?;
+    let filesystem = open_to_read(session, args)?;
     let log = match filesystem.log_state() {
         LogState::Clean => "clean",
         LogState::Dirty { .. } => "dirty",
@@ -28,43 +29,49 @@ fn look(args: &ReadArgs) -> Result<(RawSuperblock, &'static str)> {
 }
 
 /// Runs the command.
-pub fn run(args: &InfoArgs, as_json: bool) -> Result<()> {
+pub fn run(session: &Session, args: &InfoArgs, as_json: bool) -> Result<()> {
     let (args, as_variables) = (&args.read, args.export);
     // Variables are those of one filesystem.
-    let disks = if as_variables { None } else { disk::open(&args.image.image)? };
+    let disks = if as_variables { None } else { disk::open(session, &args.image.image)? };
     if let Some(disks) = disks.as_ref().filter(|disks| disks.holds_known_parts()) {
-        return disk::print(disks, as_json);
+        return disk::print(session, disks, as_json);
     }
-    let found = look(args);
+    let found = look(session, args);
     let (raw, log) = match (found, &disks) {
         // Nothing is known in any partition, and the disk is not itself a filesystem either.
-        (Err(_), Some(disks)) if disk::has_parts(disks) => return disk::print(disks, as_json),
+        (Err(_), Some(disks)) if disk::has_parts(disks) => return disk::print(session, disks, as_json),
         (found, _) => found?,
     };
     if as_variables {
-        variables(&raw, log).iter().for_each(|(name, value)| say!("{name}={}", quoted(value)));
+        variables(&raw, log).iter().for_each(|(name, value)| say!(session.output, "{name}={}", quoted(value)));
         return Ok(());
     }
     if as_json {
-        say!("{:#}", to_json(&raw, log));
+        say!(session.output, "{:#}", to_json(&raw, log));
         return Ok(());
     }
     let uuid = uuid::Uuid::from_bytes(raw.uuid);
-    say_part!("{}", summary(&args.image.image.display().to_string(), &raw));
-    say!("label    ={:?}", label(&raw));
-    say!("uuid     ={uuid}");
-    say!("space    ={} blocks free, {} of {} inodes free", raw.free_blocks, raw.free_inodes, raw.inode_count);
-    say!("journal  ={log}");
+    say_part!(session.output, "{}", summary(&args.image.image.display().to_string(), &raw));
+    say!(session.output, "label    ={:?}", label(&raw));
+    say!(session.output, "uuid     ={uuid}");
+    say!(
+        session.output,
+        "space    ={} blocks free, {} of {} inodes free",
+        raw.free_blocks,
+        raw.free_inodes,
+        raw.inode_count
+    );
+    say!(session.output, "journal  ={log}");
     if let Some(container) = disks.as_ref().and_then(disk::container) {
-        say!("disk     ={container}");
+        say!(session.output, "disk     ={container}");
     }
     Ok(())
 }
 
 /// Prints the geometry of an image, or of a mount of one, as xfs_info does.
-pub fn print_geometry(args: &ReadArgs) -> Result<()> {
-    let (raw, _) = look(args)?;
-    say_part!("{}", summary(&args.image.image.display().to_string(), &raw));
+pub fn print_geometry(session: &Session, args: &ReadArgs) -> Result<()> {
+    let (raw, _) = look(session, args)?;
+    say_part!(session.output, "{}", summary(&args.image.image.display().to_string(), &raw));
     Ok(())
 }
 

@@ -4,7 +4,8 @@ use super::checkpoints::{Checkpoint, Preview, checkpoints, intent_name};
 use super::items::Item;
 use super::records::{Found, Journal, Which, flag_names, has, is_log};
 use crate::args::{ImageArgs, LogCommand};
-use crate::open::image::{open_quietly, options_to_write};
+use crate::open::session::Session;
+use crate::open::volume::{open_quietly, options_to_write};
 use crate::output::screen::out;
 use crate::output::screen::say;
 use anyhow::{Context, Result};
@@ -18,27 +19,27 @@ use xfskit::ondisk::log_record::{TRANSACTION_MAGIC, operation_flags as flags};
 use xfskit::volume::{LogState, RecoveryReport};
 
 /// Runs the command.
-pub fn run(command: &LogCommand, as_json: bool) -> Result<()> {
+pub fn run(session: &Session, command: &LogCommand, as_json: bool) -> Result<()> {
     match command {
         LogCommand::Print { image, all, transactions } => {
-            print(image, if *all { Which::All } else { Which::Live }, *transactions, as_json)
+            print(session, image, if *all { Which::All } else { Which::Live }, *transactions, as_json)
         }
-        LogCommand::Replay(image) => replay(image, as_json),
+        LogCommand::Replay(image) => replay(session, image, as_json),
     }
 }
 
 /// Replays the journal by opening the image; closing it marks the journal as clean.
-fn replay(args: &ImageArgs, as_json: bool) -> Result<()> {
-    let filesystem = open_quietly(&args.image, args.logdev.as_deref(), options_to_write())?;
+fn replay(session: &Session, args: &ImageArgs, as_json: bool) -> Result<()> {
+    let filesystem = open_quietly(session, &args.image, args.logdev.as_deref(), options_to_write())?;
     let report = filesystem.recovery_report().cloned();
     filesystem.unmount_if_changed().with_context(|| format!("{}: closing the image", args.image.display()))?;
     if as_json {
-        say!("{:#}", report.as_ref().map_or_else(|| json!({ "dirty": false }), report_json));
+        say!(session.output, "{:#}", report.as_ref().map_or_else(|| json!({ "dirty": false }), report_json));
     } else {
         let name = args.image.display();
         match report {
-            Some(report) => say!("{name}: {report}"),
-            None => say!("{name}: the journal is clean"),
+            Some(report) => say!(session.output, "{name}: {report}"),
+            None => say!(session.output, "{name}: the journal is clean"),
         }
     }
     Ok(())
@@ -63,8 +64,8 @@ fn report_json(report: &RecoveryReport) -> Value {
 
 /// Prints the journal. That recovery fails is an error, as it is to all commands that read the image; what can be shown
 /// is printed first.
-fn print(image: &ImageArgs, which: Which, transactions: bool, as_json: bool) -> Result<()> {
-    let journal = Journal::open(&image.image, image.logdev.as_deref())?;
+fn print(session: &Session, image: &ImageArgs, which: Which, transactions: bool, as_json: bool) -> Result<()> {
+    let journal = Journal::open(session, &image.image, image.logdev.as_deref())?;
     let preview = Preview::of(&journal);
     let out = RefCell::new(out());
     if as_json {

@@ -1,6 +1,7 @@
 //! Records of the log and the operations in them.
 
-use crate::open::image::{open_log, open_to_look};
+use crate::open::session::Session;
+use crate::open::volume::{open_log, open_to_look};
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::sync::Arc;
@@ -23,9 +24,9 @@ pub struct Journal {
 
 impl Journal {
     /// Opens the log of an image without opening the filesystem, so that the log of a damaged one can be shown.
-    pub fn open(image: &Path, log_device: Option<&Path>) -> Result<Self> {
-        let open = |path: &Path| open_log(path, Access::Read);
-        let (device, log_device) = (open_to_look(image)?.0, log_device.map(open).transpose()?);
+    pub fn open(session: &Session, image: &Path, log_device: Option<&Path>) -> Result<Self> {
+        let open = |path: &Path| open_log(session, path, Access::Read);
+        let (device, log_device) = (open_to_look(session, image)?.0, log_device.map(open).transpose()?);
         let log = FoundLog::find(Arc::clone(&device), log_device.clone());
         let log = log.map_err(Error::from).with_context(|| image.display().to_string())?;
         Ok(Self { log, device, log_device })

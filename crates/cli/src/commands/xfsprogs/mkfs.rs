@@ -7,14 +7,13 @@
 //! a filesystem or partition table that is known is in the way without `-f`, not every byte.
 
 use super::arguments::{Argument, parse};
-use super::version_line;
+use super::version::version_line;
 use crate::args::mkfs_config as config;
 use crate::args::{MkfsArgs, Overwrite, Placement, ProtoArgs};
 use crate::commands::info::summary_of;
 use crate::commands::mkfs;
-use crate::open::image::open_device;
 use crate::open::policy;
-use crate::open::sandbox;
+use crate::open::session::Session;
 use crate::output::exit::Usage;
 use crate::output::screen::{say, say_part};
 use anyhow::{Context, Result};
@@ -65,21 +64,21 @@ struct Request {
 }
 
 /// Runs the program.
-pub fn run() -> Result<()> {
+pub fn run(session: &Session) -> Result<()> {
     let arguments = parse(std::env::args_os().skip(1), VALUED, SWITCHES)?;
     if arguments.contains(&Argument::Switch('V')) {
-        say!("{}", version_line("mkfs.xfs"));
+        say!(session.output, "{}", version_line("mkfs.xfs"));
         return Ok(());
     }
     if arguments.contains(&Argument::Long("help".into())) {
-        say_part!("{USAGE}");
+        say_part!(session.output, "{USAGE}");
         return Ok(());
     }
     let request = Request::new(arguments)?;
     let image =
         request.image.clone().ok_or_else(|| Usage("expected a device or file; --help has the options".into()))?;
     if request.only_shows {
-        return show(&request, image);
+        return show(session, &request, image);
     }
     if !request.makes_file && !image.exists() {
         let hint = "no such file; -d file=1,size=SIZE makes one";
@@ -88,24 +87,24 @@ pub fn run() -> Result<()> {
     let mut options = request.options.clone();
     options.uuid.get_or_insert_with(|| *uuid::Uuid::new_v4().as_bytes());
     let args = request.into_args(image);
-    mkfs::make_image(&args, &options, false)
+    mkfs::make_image(session, &args, &options, false)
 }
 
 /// Shows what would be made.
-fn show(request: &Request, image: PathBuf) -> Result<()> {
-    sandbox::plan(policy::of_devices([Some(&image), request.options.log_device.as_ref()].into_iter().flatten()));
+fn show(session: &Session, request: &Request, image: PathBuf) -> Result<()> {
+    session.sandbox.plan(policy::of_devices([Some(&image), request.options.log_device.as_ref()].into_iter().flatten()));
     let shown = image.display().to_string();
     let (bytes, sector_bytes) = match request.options.data_bytes().filter(|_| request.makes_file) {
         Some(bytes) => (bytes, 512),
         None => {
-            let device = open_device(&image, Access::Read)?;
+            let device = session.open_device(&image, Access::Read)?;
             (device.size_bytes(), device.sector_bytes())
         }
     };
-    let log = request.options.log_device.as_deref().map(|path| open_device(path, Access::Read)).transpose()?;
+    let log = request.options.log_device.as_deref().map(|path| session.open_device(path, Access::Read)).transpose()?;
     let log_bytes = log.map(|log| log.size_bytes());
     let superblock = plan(&request.options, bytes, sector_bytes, log_bytes).with_context(|| shown.clone())?;
-    say_part!("{}", summary_of(&shown, &superblock));
+    say_part!(session.output, "{}", summary_of(&shown, &superblock));
     Ok(())
 }
 

@@ -7,9 +7,10 @@ mod fsck;
 mod info;
 mod mkfs;
 mod proto_option;
+mod version;
 
+use crate::open::session::Session;
 use crate::output::exit::{Reported, is_broken_pipe, is_interrupted, message};
-use crate::output::screen::report;
 use anyhow::Result;
 
 /// The exit code of programs other than checkers after an error.
@@ -18,39 +19,31 @@ const FAILED: u8 = 1;
 const FSCK_USAGE: u8 = 16;
 
 /// `mkfs.xfs`.
-pub fn mkfs() -> Result<()> {
-    ending_with(FAILED, mkfs::run())
+pub fn mkfs(session: &Session) -> Result<()> {
+    ending_with(session, FAILED, mkfs::run(session))
 }
 
 /// `xfs_info`.
-pub fn info() -> Result<()> {
-    ending_with(FAILED, info::run())
+pub fn info(session: &Session) -> Result<()> {
+    ending_with(session, FAILED, info::run(session))
 }
 
 /// `fsck.xfs`.
-pub fn fsck() -> Result<()> {
-    ending_with(FSCK_USAGE, fsck::run())
+pub fn fsck(session: &Session) -> Result<()> {
+    ending_with(session, FSCK_USAGE, fsck::run(session))
 }
 
 /// Reports an error, and gives it the exit code of the original.
-fn ending_with(code: u8, result: Result<()>) -> Result<()> {
+fn ending_with(session: &Session, code: u8, result: Result<()>) -> Result<()> {
     match result {
         Err(error) if is_broken_pipe(&error) || is_interrupted(&error) => Err(error),
         Err(error) if code == FSCK_USAGE && error.is::<Reported>() => Err(error),
         Err(error) => {
             if !error.is::<Reported>() {
-                report(&message(&error));
+                session.messages().report(&message(&error, session.wait.time()));
             }
             Err(Reported(code).into())
         }
         done => done,
     }
-}
-
-/// The version of xfsprogs whose options and defaults `mkfs.xfs` has.
-const XFSPROGS_VERSION: &str = "7.2.0";
-
-/// The version as the original prints it, with this program's behind it.
-fn version_line(program: &str) -> String {
-    format!("{program} version {XFSPROGS_VERSION} (xfskit {})", env!("CARGO_PKG_VERSION"))
 }
