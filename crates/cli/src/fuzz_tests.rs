@@ -1,16 +1,16 @@
 //! The fuzz targets of the command's own parsers: dumps of attributes, and options.
 
-use crate::args::{Cli, Command, with_expression};
-use crate::commands::mount::MountSettings;
+use crate::args::MountSettings;
+use crate::args::{Cli, Command, mount_helper, with_expression};
+use crate::commands::find::Expression;
 use crate::commands::xattr::restore;
-use crate::dump::{Encoding, read_blocks, write_block};
-use crate::exit;
-use crate::find::Expression;
-use crate::helper;
+use crate::output::dump::{Encoding, read_blocks, write_block};
+use crate::output::exit;
 use clap::Parser;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 use xfskit_device::{BlockDevice, MemoryDevice};
 use xfskit_engine::{Caller, MountOptions, NewFile, Volume};
 use xfskit_fuzz_harness::fuzz::{self, Target};
@@ -74,7 +74,7 @@ fn dump(input: &[u8]) -> Behaviour {
     let image = Arc::new(Overlay::new(&BASE));
     let filesystem = Volume::open(Arc::clone(&image) as _, MountOptions::default()).expect("a sound image");
     if let Err(error) = restore(&filesystem, &blocks, OsStr::new("/")) {
-        behaviour.note(("restore", exit::message(&error).rsplit(": ").next()));
+        behaviour.note(("restore", exit::message(&error, Duration::ZERO).rsplit(": ").next()));
         let code = exit::code(&error);
         behaviour.note(code);
         assert_ne!(code, 3, "the image counts as damaged: {error:#}");
@@ -121,7 +121,7 @@ fn command_line(input: &[u8]) -> Behaviour {
         .filter(|word| !word.contains(&0))
         .map(|word| OsString::from_vec(word.to_vec()))
         .collect();
-    let parsed = helper::parse(words.clone());
+    let parsed = mount_helper::parse(words.clone());
     behaviour.note(("helper", parsed.is_ok()));
     let line = with_expression([OsString::from("xfskit")].into_iter().chain(words.clone()).collect());
     match Cli::try_parse_from(line) {

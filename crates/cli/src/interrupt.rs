@@ -19,6 +19,8 @@ struct Asked {
     by: Arc<AtomicUsize>,
     /// When that was seen, or when something was last written since.
     last_step: Mutex<Option<Instant>>,
+    /// Others attend to the signals.
+    is_left: AtomicBool,
 }
 
 /// How long an image that is only read can be read after a signal.
@@ -26,8 +28,9 @@ pub const PATIENCE_OF_READER: Duration = Duration::from_millis(500);
 /// How long an image that is written can be read after a signal, and after each write since.
 pub const PATIENCE_OF_WRITER: Duration = Duration::from_secs(5);
 
+/// The one static of the command, since signals come to the process: a handler cannot be handed a value, and the loops
+/// that look for a signal are as deep as a read of a device.
 static ASKED: OnceLock<Asked> = OnceLock::new();
-static IS_LEFT: AtomicBool = AtomicBool::new(false);
 
 /// The work ended early because of a signal.
 #[derive(Debug, thiserror::Error)]
@@ -79,7 +82,7 @@ fn ignored_signals() -> u64 {
 
 /// Whether a signal has arrived.
 pub fn came() -> bool {
-    ASKED.get().is_some_and(|asked| asked.to_end.load(Ordering::Relaxed)) && !IS_LEFT.load(Ordering::Relaxed)
+    ASKED.get().is_some_and(|asked| asked.to_end.load(Ordering::Relaxed) && !asked.is_left.load(Ordering::Relaxed))
 }
 
 /// Ends the work between two of its steps if a signal has arrived.
@@ -110,7 +113,9 @@ pub fn note_write() {
 
 /// From now on a signal that has arrived, or will, is the affair of others.
 pub fn leave_to_others() {
-    IS_LEFT.store(true, Ordering::Relaxed);
+    if let Some(asked) = ASKED.get() {
+        asked.is_left.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Ends the program by the signal that has arrived, if there is one.

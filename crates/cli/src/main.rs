@@ -6,43 +6,27 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod called_as;
 mod commands;
-mod completion;
-mod confined;
-mod dump;
-mod exit;
-mod find;
 #[cfg(test)]
 mod fuzz_builders;
 #[cfg(test)]
 mod fuzz_tests;
-mod glob;
-mod header;
-mod helper;
-mod image;
-mod inherited;
-mod input;
 mod interrupt;
-mod live;
-mod log;
-mod mistakes;
-mod mounted;
-mod needs;
-mod network;
+mod open;
 mod operand;
-mod overwrite;
-mod private;
-mod progress;
-mod qemu;
-mod screen;
-mod syslog;
-mod text;
-mod unfinished;
-mod unnamed;
-mod xfsprogs;
+mod output;
 
 use anyhow::{Context, Result};
-use args::{Cli, Command};
+use args::mount_helper::of_mount_fuse;
+use args::{Cli, Command, mistakes};
+use open::network::OtherClients;
+use open::qemu::OtherPrograms;
+use open::sandbox::Sandboxing;
+use open::session::{Options, Session};
+use open::{inherited, policy};
+use output::exit;
+use output::screen::Messages;
 use std::process::ExitCode;
 
 /// Threads of the engine constantly free log vectors that other threads have allocated, for which the C library's
@@ -54,44 +38,49 @@ fn main() -> ExitCode {
     inherited::close_unnamed();
     // A shell asks what may be completed, and this ends the program.
     clap_complete::CompleteEnv::with_factory(args::command).complete();
-    let (mut is_data, mut only_reads) = (false, false);
     let by_mount_fuse = || {
         let args: Vec<_> = std::env::args_os().skip(1).collect();
-        helper::of_mount_fuse(&args, |name| args::command().find_subcommand(name).is_some() || name == "help")
+        of_mount_fuse(&args, |name| args::command().find_subcommand(name).is_some() || name == "help")
     };
-    let names = xfskit_transfer::refuse_other_names().map_err(|error| exit::Usage(error.to_string()));
-    let result = match (helper::called_as(), by_mount_fuse()) {
-        _ if names.is_err() => names.map_err(Into::into),
-        (Some(run), _) => run(),
-        (None, Some(args)) => helper::mount(args),
+    match (called_as::called_as(), by_mount_fuse()) {
+        (Some(run), _) => run_in(&Session::new(Options::default()), Purpose::Other, run),
+        (None, Some(args)) => {
+            run_in(&Session::new(Options::default()), Purpose::Other, |session| called_as::mount(session, args))
+        }
         (None, None) => match args::parse() {
-            Ok(cli) => {
-                is_data = writes_data(&cli.command);
-                // A server has said what is missing, and goes on.
-                only_reads = !matches!(cli.command, Command::Mount(_));
-                run(cli)
-            }
-            Err(error) => return mistakes::report(error),
+            Ok(cli) => run_in(&Session::new(options(&cli)), purpose(&cli.command), |session| {
+                run(session, cli.command, cli.json)
+            }),
+            Err(error) => mistakes::report(error),
         },
-    };
-    let result = result.and_then(|()| screen::end().context("standard output"));
-    qemu::end();
+    }
+}
+
+/// Runs the program, reports what failed, and gives the exit code.
+fn run_in(session: &Session, purpose: Purpose, run: impl FnOnce(&Session) -> Result<()>) -> ExitCode {
+    let names = xfskit_transfer::refuse_other_names().map_err(|error| exit::Usage(error.to_string()));
+    let result = names.map_err(Into::into).and_then(|()| run(session));
+    let result = result.and_then(|()| session.output.end().context("standard output"));
+    session.helpers.end();
     match result {
-        Ok(()) => read_code(only_reads),
+        Ok(()) => read_code(session, purpose),
         // A backup that is cut off is useless.
-        Err(error) if exit::is_broken_pipe(&error) && is_data => {
+        Err(error) if exit::is_broken_pipe(&error) && purpose == Purpose::WritesData => {
             // This returns only where the system forbids it; then the exit code reports the signal.
             let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGPIPE);
             ExitCode::FAILURE
         }
         // The reader of a listing that closes the pipe has read enough.
-        Err(error) if exit::is_broken_pipe(&error) => read_code(only_reads),
+        Err(error) if exit::is_broken_pipe(&error) => read_code(session, purpose),
         Err(error) => {
+            let (messages, wait) = (session.messages(), session.wait.time());
             // A server has already reported its error.
             match error.downcast_ref::<exit::Failures>() {
-                Some(failures) => failures.messages().for_each(|(message, code)| screen::report_error(&message, code)),
+                Some(failures) => {
+                    failures.messages(wait).for_each(|(message, code)| messages.report_error(&message, code));
+                }
                 None if error.is::<exit::Reported>() => {}
-                None => screen::report_error(&exit::message(&error), exit::code(&error)),
+                None => messages.report_error(&exit::message(&error, wait), exit::code(&error)),
             }
             // What fails after a signal may have failed by it.
             interrupt::end();
@@ -101,74 +90,86 @@ fn main() -> ExitCode {
 }
 
 /// The exit code of a command that was carried out: an image of which something is lost was read as far as it goes.
-fn read_code(only_reads: bool) -> ExitCode {
-    if only_reads && image::was_incomplete() { ExitCode::from(exit::DAMAGED) } else { ExitCode::SUCCESS }
+fn read_code(session: &Session, purpose: Purpose) -> ExitCode {
+    // A server has said what is missing, and goes on.
+    let is_incomplete = purpose != Purpose::Other && session.is_incomplete.get();
+    if is_incomplete { ExitCode::from(exit::DAMAGED) } else { ExitCode::SUCCESS }
 }
 
-/// Whether standard output gets data of which a part is useless, rather than a listing.
-fn writes_data(command: &Command) -> bool {
+/// What a command is for, as far as its end depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// Standard output gets data of which a part is useless.
+    WritesData,
+    /// It reads or changes an image.
+    Command,
+    /// A server, or a call by another name.
+    Other,
+}
+
+fn purpose(command: &Command) -> Purpose {
     use args::XattrCommand;
     match command {
-        Command::Export(args) => args.output_file().is_none(),
-        Command::Cat(_) => true,
-        Command::Xattr(command) => matches!(command, XattrCommand::Dump { .. } | XattrCommand::Get { .. }),
-        _ => false,
+        Command::Mount(_) => Purpose::Other,
+        Command::Export(args) if args.output_file().is_none() => Purpose::WritesData,
+        Command::Cat(_) => Purpose::WritesData,
+        Command::Xattr(XattrCommand::Dump { .. } | XattrCommand::Get { .. }) => Purpose::WritesData,
+        _ => Purpose::Command,
     }
 }
 
-fn run(cli: Cli) -> Result<()> {
-    let json = cli.json;
-    screen::set_style(screen::Style { json, quiet: cli.quiet });
-    image::wait_at_least(cli.wait);
-    if cli.no_sandbox {
-        confined::leave_out();
+/// What the options of the whole program say.
+fn options(cli: &Cli) -> Options {
+    Options {
+        messages: Messages { json: cli.json, quiet: cli.quiet },
+        wait: cli.wait,
+        other_clients: if cli.others_kept_out { OtherClients::KeptOut } else { OtherClients::MayWrite },
+        other_programs: if cli.no_helpers { OtherPrograms::LeftOut } else { OtherPrograms::MayHelp },
+        sandboxing: if cli.no_sandbox { Sandboxing::LeftOut } else { Sandboxing::Planned },
     }
-    if cli.no_helpers {
-        qemu::leave_out();
+}
+
+fn run(session: &Session, command: Command, json: bool) -> Result<()> {
+    if let Some(plan) = policy::of(&command) {
+        session.sandbox.plan(plan);
     }
-    if cli.others_kept_out {
-        network::others_are_kept_out();
-    }
-    if let Some(plan) = needs::of(&cli.command) {
-        confined::plan(plan);
-    }
-    match cli.command {
-        Command::Mkfs(args) => commands::mkfs::run(&args, json),
-        Command::Mount(args) => commands::mount::run(&args),
-        Command::Umount(args) => commands::umount::run(&args.mount),
-        Command::Info(args) => commands::info::run(&args, json),
-        Command::Admin(command) => commands::admin::run(&command, json),
-        Command::Check(args) => commands::check::run(&args, json),
-        Command::Ls(args) => commands::ls::ls(&args, json),
-        Command::Tree(args) => commands::list::tree(&args, json),
-        Command::Find(args) => commands::find::run(&args, json),
-        Command::Stat(args) => commands::list::stat(&args, json),
-        Command::Readlink(args) => commands::list::readlink(&args, json),
-        Command::Mkdir(args) => commands::files::mkdir(&args),
-        Command::Mknod(args) => commands::files::mknod(&args),
-        Command::Touch(args) => commands::files::touch(&args),
-        Command::Ln(args) => commands::names::ln(&args),
-        Command::Mv(args) => commands::names::mv(&args),
-        Command::Rm(args) => commands::names::rm(&args),
-        Command::Cp(args) => commands::copy::run(&args),
-        Command::Cat(args) => commands::contents::cat(&args),
-        Command::Write(args) => commands::contents::write(&args),
-        Command::Clone(args) => commands::contents::clone(&args),
-        Command::Export(args) => commands::export::run(&args),
-        Command::Import(args) => commands::import::run(&args),
-        Command::Df(args) => commands::usage::df(&args, json),
-        Command::Du(args) => commands::usage::du(&args, json),
-        Command::Chmod(args) => commands::files::chmod(&args),
-        Command::Chown(args) => commands::files::chown(&args),
-        Command::Xattr(command) => commands::xattr::run(&command, json),
-        Command::Parents(args) => commands::parents::parents(&args, json),
-        Command::Path(args) => commands::parents::path(&args, json),
-        Command::Stats(args) => commands::stats::run(&args, json),
-        Command::Log(command) => commands::log::run(&command, json),
+    match command {
+        Command::Mkfs(args) => commands::mkfs::run(session, &args, json),
+        Command::Mount(args) => commands::mount::run(session, &args),
+        Command::Umount(args) => commands::umount::run(session, &args.mount),
+        Command::Info(args) => commands::info::run(session, &args, json),
+        Command::Admin(command) => commands::admin::run(session, &command, json),
+        Command::Check(args) => commands::check::run(session, &args, json),
+        Command::Ls(args) => commands::ls::ls(session, &args, json),
+        Command::Tree(args) => commands::list::tree(session, &args, json),
+        Command::Find(args) => commands::find::run(session, &args, json),
+        Command::Stat(args) => commands::list::stat(session, &args, json),
+        Command::Readlink(args) => commands::list::readlink(session, &args, json),
+        Command::Mkdir(args) => commands::files::mkdir(session, &args),
+        Command::Mknod(args) => commands::files::mknod(session, &args),
+        Command::Touch(args) => commands::files::touch(session, &args),
+        Command::Ln(args) => commands::names::ln(session, &args),
+        Command::Mv(args) => commands::names::mv(session, &args),
+        Command::Rm(args) => commands::names::rm(session, &args),
+        Command::Cp(args) => commands::copy::run(session, &args),
+        Command::Cat(args) => commands::contents::cat(session, &args),
+        Command::Write(args) => commands::contents::write(session, &args),
+        Command::Clone(args) => commands::contents::clone(session, &args),
+        Command::Export(args) => commands::export::run(session, &args),
+        Command::Import(args) => commands::import::run(session, &args),
+        Command::Df(args) => commands::usage::df(session, &args, json),
+        Command::Du(args) => commands::usage::du(session, &args, json),
+        Command::Chmod(args) => commands::files::chmod(session, &args),
+        Command::Chown(args) => commands::files::chown(session, &args),
+        Command::Xattr(command) => commands::xattr::run(session, &command, json),
+        Command::Parents(args) => commands::parents::parents(session, &args, json),
+        Command::Path(args) => commands::parents::path(session, &args, json),
+        Command::Stats(args) => commands::stats::run(session, &args, json),
+        Command::Log(command) => commands::log::run(session, &command, json),
         #[cfg(feature = "bench")]
-        Command::Bench(args) => commands::bench::run(&args, json),
+        Command::Bench(args) => commands::bench::run(session, &args, json),
         #[cfg(feature = "bench")]
-        Command::CrashTest(args) => commands::crash_test::run(&args, json),
+        Command::CrashTest(args) => commands::crash_test::run(session, &args, json),
         Command::Man { dir } => commands::generate::man(&dir),
         Command::Completions { shell } => commands::generate::completions(shell),
     }

@@ -42,6 +42,7 @@ pub mod finish;
 pub mod open;
 
 pub mod ops;
+mod vfs;
 
 #[cfg(test)]
 mod test_image;
@@ -59,7 +60,7 @@ pub use ops::{
     split_path, xflags,
 };
 pub use xfskit_ondisk::{InodeNumber, Timestamp};
-/// For `xfskit::paths`.
+/// For `xfskit_engine::paths`.
 #[doc(hidden)]
 pub use {
     mount::{Claim, ClaimFor},

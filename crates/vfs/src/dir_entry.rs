@@ -1,6 +1,6 @@
 //! Entries of directories.
 
-use crate::{FileType, InodeNumber};
+use crate::{Error, FileType, InodeNumber};
 
 /// An entry of a directory, as [`Volume::list_dir`] lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,4 +35,29 @@ pub struct DirEntryRef<'a> {
     pub cookie: u64,
     /// Reading from here starts with the entry that follows.
     pub next_cookie: u64,
+}
+
+/// What a directory has lost with blocks that cannot be used.
+#[derive(Debug)]
+pub struct LostNames {
+    /// What is wrong with the first of these blocks.
+    pub error: Error,
+    /// How many blocks are lost.
+    pub blocks: u64,
+    /// How many names they had; `None` if the index of the directory does not say that either.
+    pub names: Option<u64>,
+}
+
+impl std::fmt::Display for LostNames {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let blocks = match self.blocks {
+            1 => "a block of the directory is lost".into(),
+            count => format!("{count} blocks of the directory are lost"),
+        };
+        match self.names {
+            Some(1) => write!(f, "{blocks}, and 1 name with it"),
+            Some(names) => write!(f, "{blocks}, and {names} names with it"),
+            None => write!(f, "{blocks}, with nobody knows how many names"),
+        }
+    }
 }

@@ -25,3 +25,15 @@ pub fn split_path(path: &[u8]) -> Result<(&[u8], &[u8])> {
 pub fn names_directory(path: &[u8]) -> bool {
     path.ends_with(b"/") || path.ends_with(b"/.")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_splits_before_its_last_name() {
+        assert_eq!(split_path(b"/a/b").unwrap(), (b"/a/".as_slice(), b"b".as_slice()));
+        assert_eq!(split_path(b"b//").unwrap(), (b"".as_slice(), b"b".as_slice()));
+        assert!(split_path(b"//").is_err());
+    }
+}

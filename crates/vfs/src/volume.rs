@@ -2,8 +2,8 @@
 
 use crate::path::names_directory;
 use crate::{
-    Caller, DirEntry, DirEntryRef, Error, Fallocate, Flags, FsStat, InodeNumber, LastLink, NewFile, RenameFlags,
-    Result, Seek, SetAttr, SetMode, Stat, SyncKind, SyncPoint, WholeFile, XattrChange,
+    Caller, DirEntry, DirEntryRef, Error, Fallocate, Flags, FsStat, InodeNumber, LastLink, LostNames, NewFile,
+    ReadAhead, RenameFlags, Result, Seek, SetAttr, SetMode, Stat, SyncKind, SyncPoint, WholeFile, XattrChange,
 };
 use std::ops::ControlFlow;
 
@@ -127,7 +127,8 @@ pub trait Volume: Send + Sync {
     fn read_link(&self, inode: InodeNumber) -> Result<Vec<u8>>;
 
     /// Shows the entries of a directory, `.` and `..` among them, from a cookie on (0: the first), until `show` breaks.
-    /// An entry that is there all the time is shown once; one that comes or goes meanwhile may be shown or not.
+    /// An entry that is there all the time is shown once; one that comes or goes meanwhile may be shown or not. `show`
+    /// must not call the volume: the directory may be locked meanwhile.
     ///
     /// # Errors
     /// `NotADirectory`, `Stale`, `Corrupt`, `Io`.
@@ -145,9 +146,24 @@ pub trait Volume: Send + Sync {
     /// `Invalid` for what has no contents; `Stale`, `Corrupt`, `Io`.
     fn seek(&self, inode: InodeNumber, offset: u64, what: Seek) -> Result<u64>;
 
-    /// Says which inodes are asked about next, for a device that takes several requests at once.
-    fn read_ahead(&self, inodes: &[InodeNumber]) {
-        let _ = inodes;
+    /// As [`Self::list_dir`], past blocks of the directory that cannot be used: what is left, and what is lost.
+    ///
+    /// # Errors
+    /// `NotADirectory`; `Corrupt` and `Io` where nothing can be listed.
+    fn list_what_is_left(&self, dir: InodeNumber) -> Result<(Vec<DirEntry>, Option<LostNames>)> {
+        Ok((self.list_dir(dir)?, None))
+    }
+
+    /// Whether looking at an inode needs no request to the device.
+    fn is_cached(&self, inode: InodeNumber) -> bool {
+        let _ = inode;
+        true
+    }
+
+    /// Says what is asked for next, for a device that takes several requests at once. What cannot be read is an error
+    /// only for the call that asks for it.
+    fn read_ahead(&self, inodes: &[InodeNumber], what: ReadAhead) {
+        let _ = (inodes, what);
     }
 
     /// Adds a reference, which keeps an inode from being freed.
@@ -219,8 +235,10 @@ pub trait Volume: Send + Sync {
     /// below itself, `NotPermitted`, `NoSpace`, `CrossesProjects`, `NameTooLong`, `ReadOnly`.
     fn rename(
         &self,
-        from: (InodeNumber, &[u8]),
-        to: (InodeNumber, &[u8]),
+        dir: InodeNumber,
+        name: &[u8],
+        new_dir: InodeNumber,
+        new_name: &[u8],
         flags: RenameFlags,
         caller: &Caller,
     ) -> Result<()>;
@@ -341,13 +359,27 @@ pub trait Volume: Send + Sync {
     ///
     /// # Errors
     /// As [`Self::read_at`] and [`Self::write_some_at`].
-    fn copy_range(&self, from: (InodeNumber, u64), to: (InodeNumber, u64), length: u64) -> Result<u64>;
+    fn copy_range(
+        &self,
+        from: InodeNumber,
+        from_offset: u64,
+        to: InodeNumber,
+        to_offset: u64,
+        length: u64,
+    ) -> Result<u64>;
 
-    /// As [`Self::copy_range`], by sharing the blocks.
+    /// As [`Self::copy_range`], by sharing the blocks: the whole range, or nothing.
     ///
     /// # Errors
     /// `NotSupported` where [`Limits::reflink`] is false; `Invalid` for ranges that are not of whole blocks.
-    fn clone_range(&self, from: (InodeNumber, u64), to: (InodeNumber, u64), length: u64) -> Result<u64>;
+    fn clone_range(
+        &self,
+        from: InodeNumber,
+        from_offset: u64,
+        to: InodeNumber,
+        to_offset: u64,
+        length: u64,
+    ) -> Result<()>;
 
     /// The file is closed: space that was set aside for its growth may be given back.
     fn finish_writing(&self, inode: InodeNumber) {

@@ -1,6 +1,7 @@
 //! Arguments of `info` and `admin`.
 
-use super::{ImageArgs, LIVE_NOTES, ReadArgs, examples};
+use super::examples;
+use super::image::{ImageArgs, LIVE_NOTES, ReadArgs, parse_threads};
 use clap::{Args, Subcommand};
 
 /// Arguments of `info`.
@@ -64,8 +65,8 @@ pub enum NewSize {
 
 fn parse_new_size(text: &str) -> Result<NewSize, String> {
     match text.strip_prefix('+') {
-        Some(more) => crate::text::parse_size(more).map(NewSize::More),
-        None => crate::text::parse_size(text).map(NewSize::Bytes),
+        Some(more) => crate::output::text::parse_size(more).map(NewSize::More),
+        None => crate::output::text::parse_size(text).map(NewSize::Bytes),
     }
 }
 
@@ -127,6 +128,38 @@ pub struct TrimArgs {
     pub zero: bool,
     /// Leave out free extents of less than that, as in 64k
     #[arg(long, value_name = "SIZE", default_value = "0", hide_default_value = true)]
-    #[arg(value_parser = crate::text::parse_size)]
+    #[arg(value_parser = crate::output::text::parse_size)]
     pub min: u64,
+}
+
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    #[command(flatten)]
+    pub read: ReadArgs,
+    /// Threads that work at once; as many as there are processors unless given
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
+    pub threads: Option<std::num::NonZeroUsize>,
+    /// Show at most so many faults; the rest is counted
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub most: usize,
+}
+
+/// Commands for the journal.
+#[derive(Debug, Subcommand)]
+pub enum LogCommand {
+    /// Print the journal: records, operations and what they log
+    #[command(after_help = examples::LOG_PRINT)]
+    Print {
+        #[command(flatten)]
+        image: ImageArgs,
+        /// All records that can still be read, not only those that recovery would look at
+        #[arg(short, long)]
+        all: bool,
+        /// By checkpoints instead of by records, each item with what recovery would make of it
+        #[arg(short, long)]
+        transactions: bool,
+    },
+    /// Replay a dirty journal, finish what it began, and close it in good order
+    Replay(ImageArgs),
 }

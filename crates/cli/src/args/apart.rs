@@ -10,8 +10,8 @@
 //! ```
 //! A file of the host that is named like that comes first, as for `cp`.
 
-use crate::exit::Usage;
 use crate::operand;
+use crate::output::exit::Usage;
 use clap::Command;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -24,7 +24,7 @@ const PATHS: [&str; 6] = ["path", "paths", "from", "to", "target", "dir"];
 /// else, and for what exists on the host.
 pub fn split(text: &OsStr) -> Option<(PathBuf, OsString)> {
     let bytes = text.as_bytes();
-    let scheme = crate::network::scheme_bytes(bytes);
+    let scheme = crate::operand::scheme_bytes(bytes);
     let slash = bytes[scheme..].windows(2).position(|pair| pair == b":/").map(|colon| scheme + colon);
     let colon = slash.or(bytes.strip_suffix(b":").map(<[u8]>::len)).filter(|colon| *colon > 0)?;
     if std::fs::symlink_metadata(text).is_ok() {
@@ -37,7 +37,7 @@ pub fn split(text: &OsStr) -> Option<(PathBuf, OsString)> {
 
 /// As [`split`], where the part before the colon is an image, as far as that can be seen without opening it.
 fn of_image(text: &OsStr) -> Option<(PathBuf, OsString)> {
-    let there_is = |file: &PathBuf| crate::network::is_address(file) || file.exists();
+    let there_is = |file: &PathBuf| crate::operand::is_address(file) || file.exists();
     split(text).filter(|(image, _)| operand::files(image).iter().all(there_is))
 }
 

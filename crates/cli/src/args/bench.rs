@@ -1,6 +1,6 @@
 //! The arguments of `bench` and `crash-test`.
 
-use super::parse_threads;
+use super::image::parse_threads;
 use clap::Args;
 use std::path::PathBuf;
 use xfskit_bench::Experiment;

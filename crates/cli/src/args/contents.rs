@@ -1,6 +1,7 @@
 //! Arguments of the commands for contents and whole trees.
 
-use super::{ImageArgs, PathArgs, ReadArgs, examples, parse_octal};
+use super::examples;
+use super::image::{ImageArgs, PathArgs, ReadArgs, parse_octal};
 use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,10 +16,10 @@ pub struct CatArgs {
     #[arg(required = true)]
     pub paths: Vec<OsString>,
     /// Begin at this byte; behind the end of the file there is nothing. Only with one path
-    #[arg(long, value_name = "BYTE", value_parser = crate::text::parse_size)]
+    #[arg(long, value_name = "BYTE", value_parser = crate::output::text::parse_size)]
     pub offset: Option<u64>,
     /// Print so many bytes at most. Only with one path
-    #[arg(long, value_name = "BYTES", value_parser = crate::text::parse_size)]
+    #[arg(long, value_name = "BYTES", value_parser = crate::output::text::parse_size)]
     pub length: Option<u64>,
 }
 
@@ -34,7 +35,7 @@ pub struct WriteArgs {
     #[arg(short, long)]
     pub append: bool,
     /// Write over what is there, from this byte on
-    #[arg(long, value_name = "BYTE", conflicts_with = "append", value_parser = crate::text::parse_size)]
+    #[arg(long, value_name = "BYTE", conflicts_with = "append", value_parser = crate::output::text::parse_size)]
     pub offset: Option<u64>,
     /// Permissions of a new file, octal
     #[arg(short, long, default_value = "644", value_parser = parse_octal)]
@@ -113,8 +114,8 @@ pub struct CpArgs {
     pub verbose: bool,
     /// Leave out what has a name that matches a pattern, directories with everything in them; may be given several
     /// times. Names that are given themselves are copied
-    #[arg(long, value_name = "PATTERN", value_parser = super::list::glob(crate::glob::Case::Counts))]
-    pub exclude: Vec<crate::glob::Glob>,
+    #[arg(long, value_name = "PATTERN", value_parser = super::list::glob(crate::args::glob::Case::Counts))]
+    pub exclude: Vec<crate::args::glob::Glob>,
     /// Treat the last path as the new name, never as a directory to put it in
     #[arg(short = 'T', long)]
     pub no_target_directory: bool,
@@ -126,12 +127,12 @@ pub struct CpArgs {
     #[arg(long)]
     pub no_sync: bool,
     #[command(flatten)]
-    pub logging: super::LoggingArgs,
+    pub logging: super::xattr::LoggingArgs,
     /// Owner of the copies, in numbers: OWNER, OWNER:GROUP or :GROUP
     #[arg(long, value_name = "OWNER")]
-    pub owner: Option<crate::text::Owner>,
+    pub owner: Option<crate::output::text::Owner>,
     #[command(flatten)]
-    pub owners: super::OwnerArgs,
+    pub owners: super::source::OwnerArgs,
     /// Device of the external journal of the image that has one
     #[arg(long, value_name = "DEVICE")]
     pub logdev: Option<PathBuf>,

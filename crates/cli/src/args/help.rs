@@ -1,12 +1,9 @@
 //! The arguments as help, man pages and completions show them: commands in groups, the options of the whole program apart
 //! from those of a command, and what a shell may complete.
 
-use super::Cli;
-use crate::completion;
+use super::cli::{Cli, EVERY_COMMAND};
+use super::completion;
 use clap::{Command, CommandFactory};
-
-/// The heading of options that every command has.
-pub const EVERY_COMMAND: &str = "Options of every command";
 
 /// The commands by what they are for. One that stands in no group is hidden from the list.
 const GROUPS: [(&str, &[&str]); 6] = [
@@ -23,9 +20,14 @@ const COLUMNS: usize = 100;
 
 /// The whole command line.
 pub fn command() -> Command {
-    let (list, options) = (groups(&Cli::command()), options(&Cli::command()));
+    shown(Cli::command())
+}
+
+/// The whole command line, made of what the parser makes of its arguments.
+pub fn shown(command: Command) -> Command {
+    let (list, options) = (groups(&command), options(&command));
     let template = format!("{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{list}{options}\n{{after-help}}");
-    completion::with_candidates(Cli::command().help_template(template))
+    completion::with_candidates(command.help_template(template))
 }
 
 /// The list of commands, each with what it does.

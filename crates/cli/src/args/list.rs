@@ -1,7 +1,8 @@
 //! Arguments of the commands that list and find files.
 
-use super::{ReadArgs, examples};
-use crate::glob::{Case, Glob};
+use super::examples;
+use super::image::{LIVE_NOTES, ReadArgs};
+use crate::args::glob::{Case, Glob};
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use std::ffi::{OsStr, OsString};
@@ -151,10 +152,47 @@ pub(super) fn glob(case: Case) -> impl TypedValueParser<Value = Glob> {
     OsStringValueParser::new().try_map(move |text| Glob::parse(&text, case))
 }
 
+/// Arguments of `parents`.
+#[derive(Debug, Args)]
+#[command(after_help = examples::with(LIVE_NOTES, examples::PATHS))]
+pub struct ParentsArgs {
+    #[command(flatten)]
+    pub read: ReadArgs,
+    /// Path within the image, or inode:NUMBER. Left out where the first operand is the path of a file on a mount of
+    /// xfskit
+    pub path: Option<OsString>,
+    /// The inode of each directory and the name there, instead of paths
+    #[arg(short, long)]
+    pub inodes: bool,
+}
+
+/// Arguments of `path`.
+#[derive(Debug, Args)]
+#[command(after_help = examples::with(LIVE_NOTES, examples::PATH))]
+pub struct InodeArgs {
+    #[command(flatten)]
+    pub read: ReadArgs,
+    /// Inode number, or inode:NUMBER
+    #[arg(value_parser = parse_inode)]
+    pub inode: u64,
+}
+
+/// Parses an inode number, which may be written as for the commands that take paths.
+fn parse_inode(text: &str) -> Result<u64, String> {
+    text.strip_prefix("inode:").unwrap_or(text).parse().map_err(|_| {
+        let instead = if text.starts_with('/') {
+            format!("; 'xfskit parents IMAGE {text}' lists the names of the file at a path")
+        } else {
+            String::new()
+        };
+        format!("expected the number of an inode, as ls -i and stat show it{instead}")
+    })
+}
+
 /// The program's arguments, where each word of the expression of `find` is the value of an option of its own.
 pub fn with_expression(mut args: Vec<OsString>) -> Vec<OsString> {
-    let Some(find) = crate::find::position(&args) else { return args };
-    let (own, expression) = crate::find::split(&args.split_off(find + 1));
+    let Some(find) = crate::args::find_words::position(&args) else { return args };
+    let (own, expression) = crate::args::find_words::split(&args.split_off(find + 1));
     let option = |word: OsString| [OsStr::new("--expression="), &word].into_iter().collect();
     args.extend(expression.into_iter().map(option));
     args.extend(own);

@@ -1,6 +1,8 @@
 //! Arguments of the commands that fill images: `mkfs` and `import`.
 
-use super::{ImageArgs, LayerArgs, SourceArgs, examples};
+use super::examples;
+use super::image::ImageArgs;
+use super::source::{LayerArgs, SourceArgs};
 use clap::Args;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -26,7 +28,7 @@ pub struct MkfsArgs {
     /// Owner of the root directory, which is 0:0 otherwise, or with --from of everything in the image, in numbers:
     /// OWNER, OWNER:GROUP or :GROUP
     #[arg(long, value_name = "OWNER")]
-    pub owner: Option<crate::text::Owner>,
+    pub owner: Option<crate::output::text::Owner>,
     #[command(flatten)]
     pub source: SourceArgs,
     #[command(flatten)]
@@ -180,7 +182,7 @@ impl std::str::FromStr for Space {
                 Ok(percent @ 0..=90) => Ok(Self::Percent(percent)),
                 _ => Err("expected 0% to 90%".into()),
             },
-            None => match crate::text::parse_size(text)? {
+            None => match crate::output::text::parse_size(text)? {
                 bytes @ 1..MIN_PLAIN_BYTES if text.bytes().all(|byte| byte.is_ascii_digit()) => {
                     Err(format!("{bytes} bytes are no room: {bytes}% of the image, or {bytes}M?"))
                 }
@@ -211,11 +213,11 @@ pub struct ImportArgs {
     pub from: Vec<PathBuf>,
     /// Owner of everything, in numbers: OWNER, OWNER:GROUP or :GROUP
     #[arg(long, value_name = "OWNER")]
-    pub owner: Option<crate::text::Owner>,
+    pub owner: Option<crate::output::text::Owner>,
     #[command(flatten)]
     pub source: SourceArgs,
     #[command(flatten)]
     pub layers: LayerArgs,
     #[command(flatten)]
-    pub logging: super::LoggingArgs,
+    pub logging: super::xattr::LoggingArgs,
 }

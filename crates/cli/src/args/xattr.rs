@@ -1,6 +1,7 @@
 //! Arguments of `xattr`.
 
-use super::{ImageArgs, PathArgs, ReadArgs, examples};
+use super::examples;
+use super::image::{ImageArgs, PathArgs, ReadArgs};
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,7 +12,7 @@ use xfskit_engine::{AttrLogging, Volume};
 pub struct LoggingArgs {
     /// Whether changes that take several transactions are logged, so that after a crash they are finished instead of
     /// left out: always or never [default: never]
-    #[arg(long, value_name = "always|never", value_parser = crate::commands::mount::parse_logging)]
+    #[arg(long, value_name = "always|never", value_parser = super::mount_options::parse_logging)]
     pub larp: Option<AttrLogging>,
 }
 
@@ -39,7 +40,7 @@ pub enum XattrCommand {
         name: String,
         /// Print it encoded instead of as it is
         #[arg(short, long)]
-        encoding: Option<crate::dump::Encoding>,
+        encoding: Option<crate::output::dump::Encoding>,
     },
     /// Make or replace an attribute
     #[command(after_help = examples::XATTR_SET)]
@@ -91,7 +92,7 @@ pub enum XattrCommand {
         prefix: Option<String>,
         /// Encode all values in one way
         #[arg(short, long)]
-        encoding: Option<crate::dump::Encoding>,
+        encoding: Option<crate::output::dump::Encoding>,
     },
     /// Give files the SELinux labels that a file of contexts has for their paths
     #[command(after_help = examples::XATTR_LABEL)]

@@ -1,13 +1,16 @@
 //! `xfskit admin`: what an image needs once it exists.
 
 use crate::args::{AdminCommand, GrowArgs, ImageArgs, LabelArgs, NewSize, ReadArgs, TrimArgs, UuidArgs, UuidChange};
-use crate::exit::Usage;
-use crate::image::{self, edit, open_to_read, options_to_write, superblock_of};
 use crate::interrupt;
-use crate::live::LiveMount;
-use crate::operand::{self, Growing, GrowingPart, open_to_grow};
-use crate::screen::say;
-use crate::text::human_size;
+use crate::open::edit::edit;
+use crate::open::files::Files;
+use crate::open::grow::{Growing, GrowingPart, open_to_grow};
+use crate::open::mount_query::LiveMount;
+use crate::open::session::Session;
+use crate::open::volume::{self, open_to_read, options_to_write, superblock_of};
+use crate::output::exit::Usage;
+use crate::output::screen::say;
+use crate::output::text::human_size;
 use anyhow::{Context, Result};
 use serde_json::json;
 use std::os::unix::fs::MetadataExt;
@@ -22,12 +25,12 @@ use xfskit_ondisk::{Corruption, Superblock};
 const LARGEST_SECTOR_BYTES: u64 = 4096;
 
 /// Runs a command of `admin`.
-pub fn run(command: &AdminCommand, as_json: bool) -> Result<()> {
+pub fn run(session: &Session, command: &AdminCommand, as_json: bool) -> Result<()> {
     match command {
-        AdminCommand::Grow(args) => grow(args, as_json),
-        AdminCommand::Label(args) => label(args, as_json),
-        AdminCommand::Uuid(args) => uuid(args, as_json),
-        AdminCommand::Trim(args) => trim(args, as_json),
+        AdminCommand::Grow(args) => grow(session, args, as_json),
+        AdminCommand::Label(args) => label(session, args, as_json),
+        AdminCommand::Uuid(args) => uuid(session, args, as_json),
+        AdminCommand::Trim(args) => trim(session, args, as_json),
     }
 }
 
@@ -40,18 +43,18 @@ fn expect_image(image: &Path, what: &str) -> Result<()> {
     Err(Usage(format!("{place}: {what} of an image that is not mounted: 'xfskit umount {place}' comes first")).into())
 }
 
-fn grow(args: &GrowArgs, as_json: bool) -> Result<()> {
+fn grow(session: &Session, args: &GrowArgs, as_json: bool) -> Result<()> {
     let path = &args.image.image;
     let name = path.display();
     expect_image(path, "this changes the size")?;
     interrupt::watch()?;
-    let log = args.image.logdev.as_ref().map(|log| image::open_log(log, Access::Write)).transpose()?;
-    let (device, bytes) = match open_to_grow(path)? {
+    let log = args.image.logdev.as_ref().map(|log| volume::open_log(session, log, Access::Write)).transpose()?;
+    let (device, bytes) = match open_to_grow(session, path)? {
         Growing::File(file) => grow_file(args, file)?,
-        Growing::Part(part) => grow_part(args, part)?,
+        Growing::Part(part) => grow_part(session, args, part)?,
     };
     let growth = Volume::grow(device, log, options_to_write(), bytes).with_context(|| name.to_string())?;
-    print_growth(path, &growth, as_json);
+    print_growth(session, path, &growth, as_json);
     Ok(())
 }
 
@@ -69,7 +72,7 @@ fn grow_file(args: &GrowArgs, mut file: FileDevice) -> Result<(Arc<dyn BlockDevi
 }
 
 /// Makes a partition as large as the filesystem is to be: without a size, as large as it can be.
-fn grow_part(args: &GrowArgs, part: GrowingPart) -> Result<(Arc<dyn BlockDevice>, u64)> {
+fn grow_part(session: &Session, args: &GrowArgs, part: GrowingPart) -> Result<(Arc<dyn BlockDevice>, u64)> {
     let (path, has_bytes) = (&args.image.image, part.device.size_bytes());
     let bytes = wanted_bytes(args, &*part.device, part.most_bytes)?;
     if bytes > part.most_bytes {
@@ -81,7 +84,7 @@ fn grow_part(args: &GrowArgs, part: GrowingPart) -> Result<(Arc<dyn BlockDevice>
     let whole = bytes.next_multiple_of(LARGEST_SECTOR_BYTES).min(part.most_bytes);
     part.grow(whole).with_context(|| path.display().to_string())?;
     // The table says the new size now. A crash here leaves a filesystem that is smaller than its partition.
-    Ok((operand::open(path, Access::Write, Unnamed::OnlyXfs)?.device, bytes))
+    Ok((Files::open(session, path, Access::Write)?.choose(session.confine()?, Unnamed::OnlyXfs)?.device, bytes))
 }
 
 fn limit(path: &Path, bytes: u64) -> anyhow::Error {
@@ -123,17 +126,23 @@ fn wanted_bytes(args: &GrowArgs, device: &dyn BlockDevice, has_bytes: u64) -> Re
     Ok(bytes)
 }
 
-fn print_growth(path: &Path, growth: &Growth, as_json: bool) {
+fn print_growth(session: &Session, path: &Path, growth: &Growth, as_json: bool) {
     let name = path.display();
     let Growth { block_bytes, old_blocks, new_blocks, old_ags, new_ags, .. } = growth;
     if as_json {
         let blocks = json!({ "old": old_blocks, "new": new_blocks });
         let ags = json!({ "old": old_ags, "new": new_ags });
-        say!("{:#}", json!({ "block_bytes": block_bytes, "blocks": blocks, "ag_count": ags }));
+        say!(session.output, "{:#}", json!({ "block_bytes": block_bytes, "blocks": blocks, "ag_count": ags }));
     } else if growth.is_nothing() {
-        say!("{name}: {new_blocks} blocks of {block_bytes} bytes, as before: there is no room for more");
+        say!(
+            session.output,
+            "{name}: {new_blocks} blocks of {block_bytes} bytes, as before: there is no room for more"
+        );
     } else {
-        say!("{name}: {old_blocks} blocks of {block_bytes} bytes become {new_blocks}, {old_ags} AGs become {new_ags}");
+        say!(
+            session.output,
+            "{name}: {old_blocks} blocks of {block_bytes} bytes become {new_blocks}, {old_ags} AGs become {new_ags}"
+        );
     }
 }
 
@@ -142,18 +151,18 @@ fn read_args(args: &ImageArgs) -> ReadArgs {
     ReadArgs { image, no_recovery: false }
 }
 
-fn label(args: &LabelArgs, as_json: bool) -> Result<()> {
+fn label(session: &Session, args: &LabelArgs, as_json: bool) -> Result<()> {
     let mount = LiveMount::at(&args.image.image)?;
     let Some(label) = &args.label else {
         let label = match mount {
             Some(mount) => label_of(&mount.superblock()?.label),
-            None => open_to_read(&read_args(&args.image))?.label(),
+            None => open_to_read(session, &read_args(&args.image))?.label(),
         };
         let label = String::from_utf8_lossy(&label);
         if as_json {
-            say!("{:#}", json!({ "label": label }));
+            say!(session.output, "{:#}", json!({ "label": label }));
         } else {
-            say!("{label}");
+            say!(session.output, "{label}");
         }
         return Ok(());
     };
@@ -161,7 +170,7 @@ fn label(args: &LabelArgs, as_json: bool) -> Result<()> {
         Some(mount) => mount.set_label(label.as_bytes()),
         None => {
             let name = || args.image.image.display().to_string();
-            edit(&args.image, |filesystem| filesystem.set_label(label.as_bytes()).with_context(name))
+            edit(session, &args.image, |filesystem| filesystem.set_label(label.as_bytes()).with_context(name))
         }
     }
 }
@@ -170,18 +179,18 @@ fn label_of(padded: &[u8]) -> Vec<u8> {
     padded.split(|&byte| byte == 0).next().unwrap_or_default().to_vec()
 }
 
-fn uuid(args: &UuidArgs, as_json: bool) -> Result<()> {
+fn uuid(session: &Session, args: &UuidArgs, as_json: bool) -> Result<()> {
     let path = &args.image.image;
     let name = || path.display().to_string();
     let uuid = match args.uuid {
         None => match LiveMount::at(path)? {
             Some(mount) => mount.superblock()?.uuid,
-            None => open_to_read(&read_args(&args.image))?.superblock().uuid,
+            None => open_to_read(session, &read_args(&args.image))?.superblock().uuid,
         },
         Some(change) => {
             expect_image(path, "this changes the UUID")?;
             interrupt::watch()?;
-            let filesystem = image::open(path, args.image.logdev.as_deref(), options_to_write())?;
+            let filesystem = volume::open(session, path, args.image.logdev.as_deref(), options_to_write())?;
             match change {
                 UuidChange::To(uuid) => filesystem.set_uuid(uuid).with_context(name)?,
                 UuidChange::Rewrite => {
@@ -195,14 +204,14 @@ fn uuid(args: &UuidArgs, as_json: bool) -> Result<()> {
     };
     let uuid = uuid::Uuid::from_bytes(uuid).to_string();
     if as_json {
-        say!("{:#}", json!({ "uuid": uuid }));
+        say!(session.output, "{:#}", json!({ "uuid": uuid }));
     } else {
-        say!("{uuid}");
+        say!(session.output, "{uuid}");
     }
     Ok(())
 }
 
-fn trim(args: &TrimArgs, as_json: bool) -> Result<()> {
+fn trim(session: &Session, args: &TrimArgs, as_json: bool) -> Result<()> {
     let path = &args.image.image;
     if let Some(mount) = LiveMount::at(path)? {
         if args.zero || args.min > 0 {
@@ -211,7 +220,7 @@ fn trim(args: &TrimArgs, as_json: bool) -> Result<()> {
             );
         }
         let bytes = mount.trim()?;
-        print_trim(path, None, bytes, None, as_json);
+        print_trim(session, path, None, bytes, None, as_json);
         return Ok(());
     }
     let by = if args.zero { TrimBy::Zeros } else { TrimBy::Discard };
@@ -220,13 +229,13 @@ fn trim(args: &TrimArgs, as_json: bool) -> Result<()> {
     interrupt::watch()?;
     // It must not take space of the host first: it may be called because there is none.
     let options = MountOptions { host_space: HostSpace::Least, ..MountOptions::default() };
-    let filesystem = image::open(path, args.image.logdev.as_deref(), options)?;
+    let filesystem = volume::open(session, path, args.image.logdev.as_deref(), options)?;
     let trimmed = filesystem.trim(args.min, by).with_context(name);
     let closed = filesystem.unmount_if_changed();
     let trimmed = trimmed?;
     closed.with_context(|| format!("{}: closing the image", name()))?;
     let stored = before.zip(stored_bytes(path));
-    print_trim(path, Some(trimmed.extents), trimmed.bytes, stored, as_json);
+    print_trim(session, path, Some(trimmed.extents), trimmed.bytes, stored, as_json);
     Ok(())
 }
 
@@ -236,15 +245,22 @@ fn stored_bytes(path: &Path) -> Option<u64> {
     Some(metadata.blocks() * 512)
 }
 
-fn print_trim(path: &Path, extents: Option<u64>, bytes: u64, stored: Option<(u64, u64)>, as_json: bool) {
+fn print_trim(
+    session: &Session,
+    path: &Path,
+    extents: Option<u64>,
+    bytes: u64,
+    stored: Option<(u64, u64)>,
+    as_json: bool,
+) {
     if as_json {
         let (before, after) = stored.unzip();
         let stored = json!({ "before": before, "after": after });
-        say!("{:#}", json!({ "extents": extents, "bytes": bytes, "stored_bytes": stored }));
+        say!(session.output, "{:#}", json!({ "extents": extents, "bytes": bytes, "stored_bytes": stored }));
         return;
     }
     let stored = stored.map_or(String::new(), |(before, after)| {
         format!("; the file takes {} of the host, and took {}", human_size(after), human_size(before))
     });
-    say!("{}: {} of free space given back{stored}", path.display(), human_size(bytes));
+    say!(session.output, "{}: {} of free space given back{stored}", path.display(), human_size(bytes));
 }

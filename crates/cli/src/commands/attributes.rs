@@ -1,8 +1,7 @@
 //! What files have besides their inodes: labels, ACLs, extended attributes, flags. `ls -l` and `stat` show it.
 
-use crate::find::label;
-use crate::screen;
-use crate::text::set_json;
+use crate::output::screen;
+use crate::output::text::set_json;
 use serde_json::{Value, json};
 use std::io::Write;
 use xfskit_engine::{Error, Flags, Stat, Volume, xflags};
@@ -10,6 +9,7 @@ use xfskit_ondisk::InodeNumber;
 use xfskit_ondisk::inode::flags;
 use xfskit_transfer::acl_text;
 
+const LABEL: &[u8] = b"security.selinux";
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 /// The bytes of an ACL without entries, and of one with the three that say what the mode does.
@@ -174,5 +174,17 @@ impl Attributes {
                 value[name] = acl.as_str().into();
             }
         }
+    }
+}
+
+/// The label of SELinux that a file has, without the zero byte behind it.
+pub fn label(filesystem: &Volume, inode: InodeNumber) -> Result<Option<Vec<u8>>, Error> {
+    match filesystem.get_xattr(inode, LABEL) {
+        Ok(mut label) => {
+            label.truncate(label.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1));
+            Ok(Some(label))
+        }
+        Err(Error::NoAttribute) => Ok(None),
+        Err(error) => Err(error),
     }
 }

@@ -1,9 +1,10 @@
 //! `xfskit bench`: the experiments.
 
 use crate::args::BenchArgs;
-use crate::exit::Usage;
-use crate::screen::{say, say_part};
-use crate::text::{parse_size, short_time_string};
+use crate::open::session::Session;
+use crate::output::exit::Usage;
+use crate::output::screen::{say, say_part};
+use crate::output::text::{parse_size, short_time_string};
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -16,7 +17,7 @@ use xfskit_engine::{Environment, SystemEnvironment};
 type Write = fn(&Report) -> Result<String>;
 
 /// Runs the command.
-pub fn run(args: &BenchArgs, as_json: bool) -> Result<()> {
+pub fn run(session: &Session, args: &BenchArgs, as_json: bool) -> Result<()> {
     let reports = args.report.iter().map(|path| Ok((path.as_path(), kind(path)?))).collect::<Result<Vec<_>>>()?;
     let bar = BenchBar::new(stop_flag()?);
     let Measured { report, failure } = xfskit_bench::run(args.experiment, options(args)?, &bar)?;
@@ -25,9 +26,9 @@ pub fn run(args: &BenchArgs, as_json: bool) -> Result<()> {
         std::fs::write(path, write(&report)?).with_context(|| path.display().to_string())?;
     }
     if as_json {
-        say!("{}", xfskit_bench::json(&report)?);
+        say!(session.output, "{}", xfskit_bench::json(&report)?);
     } else {
-        say_part!("{}", xfskit_bench::text(&report));
+        say_part!(session.output, "{}", xfskit_bench::text(&report));
     }
     failure.map_or(Ok(()), Err)
 }
@@ -79,7 +80,7 @@ fn options(args: &BenchArgs) -> Result<Options> {
         quick: args.quick,
         published: args.published,
         image_bytes: size,
-        engine: super::mount::parse_engine(&args.options)?,
+        engine: crate::args::parse_engine(&args.options)?,
         engine_options: args.options.join(","),
         cache_bytes: cache,
         command: format!("xfskit {}", words.join(" ")),

@@ -2,11 +2,14 @@
 
 use super::list::is_dir;
 use crate::args::{CatArgs, CloneArgs, WriteArgs};
-use crate::exit::{Usage, for_each};
-use crate::image::{edit, edit_after, find_place, open_to_read, resolve, shown, wait_at_least};
-use crate::input::{Input, PIPE_ENDS_WITHIN, is_pipe};
 use crate::interrupt;
-use crate::screen::data;
+use crate::open::edit::{edit, edit_after};
+use crate::open::paths::{find_place, resolve, shown};
+use crate::open::session::Session;
+use crate::open::standard_input::{Input, PIPE_ENDS_WITHIN, is_pipe};
+use crate::open::volume::open_to_read;
+use crate::output::exit::{Usage, for_each};
+use crate::output::screen::data;
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::io::{Read, Write};
@@ -21,12 +24,12 @@ const PIECE_BYTES: usize = 1 << 20;
 const MAX_LINKS: usize = 40;
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 
-/// Runs `cat`. As with cat(1), a file that cannot be read does not prevent those behind it.
-pub fn cat(args: &CatArgs) -> Result<()> {
+/// Runs `cat`. As with cat(session, 1), a file that cannot be read does not prevent those behind it.
+pub fn cat(session: &Session, args: &CatArgs) -> Result<()> {
     if args.paths.len() > 1 && (args.offset.is_some() || args.length.is_some()) {
         return Err(Usage("--offset and --length are for one file".into()).into());
     }
-    let filesystem = open_to_read(&args.read)?;
+    let filesystem = open_to_read(session, &args.read)?;
     let mut out = data();
     let begin = args.offset.unwrap_or(0);
     let range = begin..begin.saturating_add(args.length.unwrap_or(u64::MAX));
@@ -54,12 +57,13 @@ fn cat_one(filesystem: &Volume, path: &OsStr, range: Range<u64>, out: &mut impl 
 }
 
 /// Runs `write`. The input is read before the image is opened.
-pub fn write(args: &WriteArgs) -> Result<()> {
+pub fn write(session: &Session, args: &WriteArgs) -> Result<()> {
     let input = Input::read(&args.image.image)?;
     if is_pipe() {
-        wait_at_least(PIPE_ENDS_WITHIN);
+        session.wait.at_least(PIPE_ENDS_WITHIN);
     }
     edit_after(
+        session,
         &args.image,
         |filesystem| find_target(filesystem, args).map(drop),
         |filesystem| {
@@ -204,8 +208,8 @@ fn take_input(filesystem: &Volume, inode: InodeNumber, mut offset: u64, input: &
 }
 
 /// Runs `clone`.
-pub fn clone(args: &CloneArgs) -> Result<()> {
-    edit(&args.image, |filesystem| {
+pub fn clone(session: &Session, args: &CloneArgs) -> Result<()> {
+    edit(session, &args.image, |filesystem| {
         let from = resolve(filesystem, &args.from, LastLink::Follow).with_context(|| shown(&args.from))?;
         let (dir, name) = match filesystem.resolve(args.to.as_bytes(), LastLink::Follow) {
             Ok(stat) if is_dir(&stat) => (stat.inode, xfskit_engine::split_path(args.from.as_bytes())?.1),

@@ -7,16 +7,17 @@
 //! So a program that reads no virtual disks or logical volumes (xfs_repair, xfs_metadump) can work on the filesystem.
 //! A copy back cannot be taken back: one that is cut off leaves a part of each, and is begun anew.
 
-use super::copy::CopyOperand;
 use crate::args::CpArgs;
-use crate::confined;
-use crate::exit::Usage;
-use crate::image::{open_device, shown};
+use crate::args::copy_operand::CopyOperand;
 use crate::interrupt;
-use crate::needs;
-use crate::operand::{Files, is_plain, open_files};
-use crate::progress::CopyBar;
-use crate::unnamed::Unnamed as NewFile;
+use crate::open::files::Files;
+use crate::open::new_file::NewFile;
+use crate::open::paths::shown;
+use crate::open::policy;
+use crate::open::session::{Confined, Session};
+use crate::open::unread::is_plain;
+use crate::output::exit::Usage;
+use crate::output::progress::CopyBar;
 use anyhow::{Context, Result, anyhow};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -44,7 +45,7 @@ pub fn operands(args: &CpArgs) -> Option<(PathBuf, PathBuf)> {
 }
 
 /// Runs the command.
-pub fn run(args: &CpArgs, source: &Path, target: &Path) -> Result<()> {
+pub fn run(session: &Session, args: &CpArgs, source: &Path, target: &Path) -> Result<()> {
     let of_trees = [
         ("-r", args.recursive),
         ("-p", args.preserve),
@@ -68,14 +69,14 @@ pub fn run(args: &CpArgs, source: &Path, target: &Path) -> Result<()> {
         return Err(Usage(format!("{}: {what}", source.display())).into());
     }
     interrupt::watch()?;
-    confined::plan(needs::of_volumes(source, target));
-    let reading = Side::open(source, Access::Read)?;
+    session.sandbox.plan(policy::of_volumes(source, target));
+    let reading = Side::open(session, source, Access::Read)?;
     // A new file needs no device.
     let is_new = is_plain(target)? && !target.exists();
-    let writing = if is_new { None } else { Some(Side::open(target, Access::Write)?) };
-    confined::enter()?;
-    let from = reading.device(source)?;
-    let copy = Copy { from, bar: CopyBar::new("copying") };
+    let writing = if is_new { None } else { Some(Side::open(session, target, Access::Write)?) };
+    let confined = session.confine()?;
+    let from = reading.device(confined, source)?;
+    let copy = Copy { from, bar: CopyBar::new(&session.output, "copying") };
     match writing {
         None => copy.write_file(target, None),
         Some(Side::Plain(held)) if held.metadata().is_ok_and(|data| data.is_file()) => {
@@ -85,7 +86,7 @@ pub fn run(args: &CpArgs, source: &Path, target: &Path) -> Result<()> {
             copy.write_file(target, Some(&held))
         }
         Some(side) => {
-            let to = side.device(target)?;
+            let to = side.device(confined, target)?;
             copy.verify_target(&*to, target, args.force)?;
             copy.write_volume(&*to, target)
         }
@@ -99,19 +100,19 @@ enum Side {
 }
 
 impl Side {
-    fn open(path: &Path, access: Access) -> Result<Self> {
+    fn open(session: &Session, path: &Path, access: Access) -> Result<Self> {
         Ok(match is_plain(path)? {
-            true => Self::Plain(Arc::new(open_device(path, access)?)),
-            false => Self::Disk(open_files(path, access)?),
+            true => Self::Plain(Arc::new(session.open_device(path, access)?)),
+            false => Self::Disk(Files::open(session, path, access)?),
         })
     }
 
     /// The device, which nobody else uses: what another one changes meanwhile would be copied in part.
-    fn device(self, path: &Path) -> Result<Arc<dyn BlockDevice>> {
+    fn device(self, confined: Confined<'_>, path: &Path) -> Result<Arc<dyn BlockDevice>> {
         let (device, holders): (Arc<dyn BlockDevice>, _) = match self {
             Self::Plain(device) => (device.clone(), device.holders().to_vec()),
             Self::Disk(files) => {
-                let opened = files.choose(Unnamed::OnlyXfs)?;
+                let opened = files.choose(confined, Unnamed::OnlyXfs)?;
                 (opened.device, opened.holders)
             }
         };
@@ -129,12 +130,12 @@ fn is_metadump(operand: &Path) -> bool {
     crate::operand::files(operand).into_iter().any(is_one)
 }
 
-struct Copy {
+struct Copy<'s> {
     from: Arc<dyn BlockDevice>,
-    bar: CopyBar,
+    bar: CopyBar<'s>,
 }
 
-impl Copy {
+impl Copy<'_> {
     /// Refuses a target that has another size, or another filesystem.
     fn verify_target(&self, to: &dyn BlockDevice, target: &Path, force: bool) -> Result<()> {
         let name = shown(target.as_os_str());

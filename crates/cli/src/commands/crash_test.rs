@@ -1,8 +1,9 @@
 //! `xfskit crash-test`: the crash simulator.
 
 use crate::args::CrashTestArgs;
-use crate::exit::{Reported, Usage};
-use crate::screen::say;
+use crate::open::session::Session;
+use crate::output::exit::{Reported, Usage};
+use crate::output::screen::say;
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
@@ -18,16 +19,16 @@ use xfskit_sim::{
 const EXHAUSTIVE_BELOW: u64 = 1 << 16;
 
 /// Runs the command.
-pub fn run(args: &CrashTestArgs, as_json: bool) -> Result<()> {
+pub fn run(session: &Session, args: &CrashTestArgs, as_json: bool) -> Result<()> {
     if args.list {
         for workload in WORKLOADS {
-            say!("{:12} {}", workload.name, workload.about);
+            say!(session.output, "{:12} {}", workload.name, workload.about);
         }
         return Ok(());
     }
     let workloads = workloads(args)?;
     if let Some(state) = &args.state {
-        return replay(args, &workloads, state);
+        return replay(session, args, &workloads, state);
     }
     let campaign = Campaign {
         workloads,
@@ -41,9 +42,9 @@ pub fn run(args: &CrashTestArgs, as_json: bool) -> Result<()> {
     };
     let summary = with_bar(&campaign);
     if as_json {
-        print_json(&summary)
+        print_json(session, &summary)
     } else {
-        print(&summary)
+        print(session, &summary)
     }
     if summary.findings.is_empty() { Ok(()) } else { Err(Reported(1).into()) }
 }
@@ -86,23 +87,23 @@ fn with_bar(campaign: &Campaign) -> Summary {
     summary
 }
 
-fn print(summary: &Summary) {
-    say!("{:12} {:>10} {:>12} {:>10} {:>10}", "workload", "states", "later cuts", "repeated", "cuts");
+fn print(session: &Session, summary: &Summary) {
+    say!(session.output, "{:12} {:>10} {:>12} {:>10} {:>10}", "workload", "states", "later cuts", "repeated", "cuts");
     for (workload, tally) in &summary.tallies {
         let (states, later) = (tally.states, tally.later_cuts);
-        say!("{workload:12} {states:>10} {later:>12} {:>10} {:>10}", tally.repeated, tally.cuts);
+        say!(session.output, "{workload:12} {states:>10} {later:>12} {:>10} {:>10}", tally.repeated, tally.cuts);
     }
     let seconds = summary.elapsed.as_secs_f64();
-    say!("{} states of {} runs in {seconds:.1} s", summary.states(), summary.runs);
+    say!(session.output, "{} states of {} runs in {seconds:.1} s", summary.states(), summary.runs);
     for finding in &summary.findings {
-        say!("\nwrong: {finding}");
+        say!(session.output, "\nwrong: {finding}");
     }
     if summary.findings.is_empty() {
-        say!("none is wrong");
+        say!(session.output, "none is wrong");
     }
 }
 
-fn print_json(summary: &Summary) {
+fn print_json(session: &Session, summary: &Summary) {
     let tallies: Vec<_> = summary
         .tallies
         .iter()
@@ -125,6 +126,7 @@ fn print_json(summary: &Summary) {
         })
     };
     say!(
+        session.output,
         "{:#}",
         json!({
             "states": summary.states(),
@@ -137,7 +139,7 @@ fn print_json(summary: &Summary) {
 }
 
 /// Checks one state again, and prints the operations up to the cut.
-fn replay(args: &CrashTestArgs, workloads: &[&'static Workload], state: &str) -> Result<()> {
+fn replay(session: &Session, args: &CrashTestArgs, workloads: &[&'static Workload], state: &str) -> Result<()> {
     let (&[workload], Some(seed)) = (workloads, args.seed) else {
         return Err(Usage("a state belongs to one --workload and one --seed".into()).into());
     };
@@ -149,23 +151,26 @@ fn replay(args: &CrashTestArgs, workloads: &[&'static Workload], state: &str) ->
         (None, Some(place)) => DeviceFault::Bad(place),
         (None, None) => DeviceFault::None,
     };
-    let tag = args.errortag.as_deref().map(crate::commands::error_tag).transpose().map_err(Usage)?;
+    let tag = args.errortag.as_deref().map(crate::args::error_tag).transpose().map_err(Usage)?;
     let run_options = RunOptions { fail_from: args.fail_from, tag, bad_place, transcript: true };
     let (recording, transcript) = xfskit_sim::record(workload, seed, run_options).map_err(anyhow::Error::msg)?;
     let (crashed, bounds) = xfskit_sim::crash(&recording, cut);
     let (acknowledged, begun) = (bounds.acknowledged, bounds.begun);
     for line in &transcript[..begun.min(transcript.len())] {
-        say!("{line}");
+        say!(session.output, "{line}");
     }
-    say!("the power is cut; operations up to {acknowledged} were acknowledged, up to {begun} had begun");
+    say!(
+        session.output,
+        "the power is cut; operations up to {acknowledged} were acknowledged, up to {begun} had begun"
+    );
     if let Some(path) = &args.save {
         save(&crashed, path).with_context(|| path.display().to_string())?;
-        say!("the image as the cut left it is in {}", path.display());
+        say!(session.output, "the image as the cut left it is in {}", path.display());
     }
     match xfskit_sim::replay(&recording, cut, later, device) {
-        Ok(()) => say!("it is recovered as it should be"),
+        Ok(()) => say!(session.output, "it is recovered as it should be"),
         Err(failure) => {
-            say!("wrong: {}", failure.fault);
+            say!(session.output, "wrong: {}", failure.fault);
             return Err(Reported(1).into());
         }
     }

@@ -4,14 +4,17 @@ use super::copy::{PrivilegeLoss, report_losses, why_kept};
 use super::list::is_dir;
 use super::trees::attributes;
 use crate::args::{ExportArgs, Overwrite};
-use crate::exit::{self, Usage};
-use crate::image::{find, open_to_read};
+use crate::open::file_mode::{self, Watched};
+use crate::open::new_file::NewFile;
+use crate::open::overwrite::open_existing;
+use crate::open::paths::find;
+use crate::open::sandbox::Holders;
+use crate::open::session::Session;
+use crate::open::volume::open_to_read;
 use crate::operand;
-use crate::overwrite::open_existing;
-use crate::private::{self, Watched};
-use crate::progress::CopyBar;
-use crate::screen;
-use crate::unnamed::Unnamed;
+use crate::output::exit::{self, Usage};
+use crate::output::progress::CopyBar;
+use crate::output::screen;
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write, stdout};
@@ -28,22 +31,30 @@ use xfskit_transfer::{Adjust, ImageSource, Losses, Sink, Source, TarSink, transf
 const BUFFER_BYTES: usize = 256 * 1024;
 
 /// Runs the command.
-pub fn run(args: &ExportArgs) -> Result<()> {
-    let filesystem = open_to_read(&args.path.read)?;
+pub fn run(session: &Session, args: &ExportArgs) -> Result<()> {
+    let filesystem = open_to_read(session, &args.path.read)?;
     let start = find(&filesystem, &args.path.path)?.inode;
     let losses = match args.output_file() {
-        Some(path) => write_file(&filesystem, start, args, path).with_context(|| path.display().to_string())?,
+        Some(path) => {
+            write_file(session, &filesystem, start, args, path).with_context(|| path.display().to_string())?
+        }
         None if stdout().is_terminal() => {
             return Err(Usage("an archive is nothing for a terminal: use -o FILE, or a pipe".into()).into());
         }
-        None => write(&filesystem, start, args, screen::data())?.0,
+        None => write(session, &filesystem, start, args, screen::data())?.0,
     };
-    report_losses(&losses, PrivilegeLoss::IsWarning)
+    report_losses(session, &losses, PrivilegeLoss::IsWarning)
 }
 
 /// Writes to a file that gets its name when it is complete. An existing file that is not a regular file is written
 /// directly.
-fn write_file(filesystem: &Volume, start: InodeNumber, args: &ExportArgs, path: &Path) -> Result<Losses> {
+fn write_file(
+    session: &Session,
+    filesystem: &Volume,
+    start: InodeNumber,
+    args: &ExportArgs,
+    path: &Path,
+) -> Result<Losses> {
     let existing = std::fs::metadata(path).ok();
     let image = &args.path.read.image;
     if let Some(data) = &existing {
@@ -57,35 +68,35 @@ fn write_file(filesystem: &Volume, start: InodeNumber, args: &ExportArgs, path: 
     }
     if existing.as_ref().is_some_and(|data| data.file_type().is_block_device()) {
         let overwrite = if args.force { Overwrite::Anything } else { Overwrite::Zeros };
-        let mut device = DeviceWriter { device: open_existing(path, overwrite, None)?, offset: 0 };
-        let losses = write(filesystem, start, args, &mut device)?.0;
+        let mut device = DeviceWriter { device: open_existing(session, path, overwrite, None)?, offset: 0 };
+        let losses = write(session, filesystem, start, args, &mut device)?.0;
         device.device.flush()?;
         return Ok(losses);
     }
     if existing.as_ref().is_some_and(|data| !data.is_file()) {
         let file = File::options().write(true).open(path)?;
         // If the reader closes the pipe, the archive is incomplete. Unlike for a listing, this is an error.
-        return write(filesystem, start, args, file).map(|written| written.0).map_err(|error| {
+        return write(session, filesystem, start, args, file).map(|written| written.0).map_err(|error| {
             let is_cut = exit::is_broken_pipe(&error);
             if is_cut { anyhow::anyhow!("the reader of the pipe has gone: the archive is cut off") } else { error }
         });
     }
-    let replaced = existing.as_ref().map(|_| Replaced::hold(path, args.force)).transpose()?;
+    let replaced = existing.as_ref().map(|_| Replaced::hold(&session.sandbox.holders, path, args.force)).transpose()?;
     // A symbolic link stays, and the file that it refers to is replaced.
     let path = path.canonicalize().unwrap_or_else(|_| path.into());
-    let unnamed = Unnamed::new_beside(&path).map_err(|error| match error {
+    let unnamed = NewFile::new_beside(&path).map_err(|error| match error {
         OpenError::Io { source, .. } => source.into(),
         // The image could be opened, so this is a failed operation, as with `cp`.
         _ => anyhow::anyhow!("there is no folder {} to make it in", path.parent().unwrap_or(&path).display()),
     })?;
-    let (losses, holds_private) = write(filesystem, start, args, unnamed.file())?;
+    let (losses, holds_private) = write(session, filesystem, start, args, unnamed.file())?;
     let disks = operand::files(&args.path.read.image.image);
-    let is_private = disks.iter().any(|path| std::fs::metadata(path).is_ok_and(|data| private::is_private(&data)));
-    let permissions = private::permissions(holds_private || is_private, existing.as_ref());
+    let is_private = disks.iter().any(|path| std::fs::metadata(path).is_ok_and(|data| file_mode::is_private(&data)));
+    let permissions = file_mode::permissions(holds_private || is_private, existing.as_ref());
     unnamed.file().set_permissions(permissions)?;
     if let Some(replaced) = &replaced {
         // The kernel does not respect the lock and may use the file by now.
-        replaced.check_unused()?;
+        replaced.check_unused(&session.sandbox.holders)?;
     }
     let replaced = replaced.as_ref().map(|replaced| replaced.file.metadata()).transpose()?;
     match args.no_sync {
@@ -104,13 +115,13 @@ struct Replaced {
 
 impl Replaced {
     /// Without `force`, only empty files and archives are replaced.
-    fn hold(path: &Path, force: bool) -> Result<Self> {
+    fn hold(before: &Holders, path: &Path, force: bool) -> Result<Self> {
         let file = File::open(path)?;
         let mut replaced = Self { file, _device: None };
         if replaced.file.metadata()?.len() == 0 {
             return Ok(replaced);
         }
-        if let Some(why) = why_kept(&replaced.file, force)? {
+        if let Some(why) = why_kept(before, &replaced.file, force)? {
             return Err(why.into());
         }
         let device = FileDevice::open(format!("/proc/self/fd/{}", replaced.file.as_raw_fd()), Access::Read)?;
@@ -121,8 +132,8 @@ impl Replaced {
         Ok(replaced)
     }
 
-    fn check_unused(&self) -> Result<()> {
-        match why_kept(&self.file, true)? {
+    fn check_unused(&self, before: &Holders) -> Result<()> {
+        match why_kept(before, &self.file, true)? {
             Some(why) => Err(why.into()),
             None => Ok(()),
         }
@@ -153,8 +164,14 @@ impl Write for DeviceWriter {
 }
 
 /// Writes the stream; returns also whether it contains a file that not all users may read.
-fn write(filesystem: &Volume, start: InodeNumber, args: &ExportArgs, stream: impl Write) -> Result<(Losses, bool)> {
-    let bar = CopyBar::new("exporting");
+fn write(
+    session: &Session,
+    filesystem: &Volume,
+    start: InodeNumber,
+    args: &ExportArgs,
+    stream: impl Write,
+) -> Result<(Losses, bool)> {
+    let bar = CopyBar::new(&session.output, "exporting");
     let mut sink = TarSink::new(BufWriter::with_capacity(BUFFER_BYTES, stream));
     if !is_dir(&filesystem.stat(start)?)
         && let Ok((_, name)) = xfskit_engine::split_path(args.path.path.as_bytes())

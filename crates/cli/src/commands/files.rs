@@ -2,10 +2,13 @@
 
 use super::list::is_dir;
 use crate::args::{ChmodArgs, ChownArgs, MkdirArgs, MknodArgs, NodeKind, TouchArgs};
-use crate::exit::{Failures, Usage, for_each};
-use crate::image::{edit, find, find_dir_place, find_place, open_without_lock, resolve, shown, superblock_of};
 use crate::interrupt;
-use crate::text::json_time;
+use crate::open::edit::edit;
+use crate::open::paths::{find, find_dir_place, find_place, resolve, shown};
+use crate::open::session::Session;
+use crate::open::volume::{open_without_lock, superblock_of};
+use crate::output::exit::{Failures, Usage, for_each};
+use crate::output::text::json_time;
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -18,8 +21,8 @@ const MAX_MAJOR: u32 = 0xfff;
 const MAX_MINOR: u32 = 0xf_ffff;
 
 /// Runs `mkdir`.
-pub fn mkdir(args: &MkdirArgs) -> Result<()> {
-    edit(&args.paths.image, |filesystem| {
+pub fn mkdir(session: &Session, args: &MkdirArgs) -> Result<()> {
+    edit(session, &args.paths.image, |filesystem| {
         for_each(&args.paths.paths, |path| match args.parents {
             true => make_parents(filesystem, path, args.mode).with_context(|| shown(path)),
             false => make(filesystem, path, &NewFile::dir(args.mode)),
@@ -57,7 +60,7 @@ fn make_parents(filesystem: &Volume, path: &OsStr, mode: u16) -> Result<(), Erro
 }
 
 /// Runs `mknod`.
-pub fn mknod(args: &MknodArgs) -> Result<()> {
+pub fn mknod(session: &Session, args: &MknodArgs) -> Result<()> {
     let wants_device = matches!(args.kind, NodeKind::Block | NodeKind::Char);
     let device = match (wants_device, args.major, args.minor) {
         (true, Some(major), Some(minor)) if major <= MAX_MAJOR && minor <= MAX_MINOR => {
@@ -78,25 +81,25 @@ pub fn mknod(args: &MknodArgs) -> Result<()> {
         NodeKind::File => FileType::File,
     };
     let new = NewFile { device, ..NewFile::new(file_type, Permissions::new(args.mode)) };
-    edit(&args.image, |filesystem| make(filesystem, &args.path, &new))
+    edit(session, &args.image, |filesystem| make(filesystem, &args.path, &new))
 }
 
 /// Runs `touch`.
-pub fn touch(args: &TouchArgs) -> Result<()> {
+pub fn touch(session: &Session, args: &TouchArgs) -> Result<()> {
     if let Some(date) = args.date {
-        check_date(&args.paths.image.image, date)?;
+        check_date(session, &args.paths.image.image, date)?;
     }
     let time = args.date.map_or(SetTime::Now, SetTime::To);
     let change = SetAttr { atime: Some(time), mtime: Some(time), ..SetAttr::default() };
-    edit(&args.paths.image, |filesystem| {
+    edit(session, &args.paths.image, |filesystem| {
         for_each(&args.paths.paths, |path| touch_one(filesystem, path, &change, args).with_context(|| shown(path)))
     })
 }
 
 /// Refuses a date that the image cannot hold: the engine sets the nearest that it can, as the kernel does. What is
 /// wrong with an image that cannot be read is reported when it is opened.
-fn check_date(image: &Path, date: Timestamp) -> Result<()> {
-    let superblock = open_without_lock(image).and_then(|device| superblock_of(image, &*device));
+fn check_date(session: &Session, image: &Path, date: Timestamp) -> Result<()> {
+    let superblock = open_without_lock(session, image).and_then(|device| superblock_of(image, &*device));
     let Ok(superblock) = superblock else { return Ok(()) };
     let has_bigtime = Geometry::new(&superblock).has_bigtime();
     let limit = |seconds| clamp_time(Timestamp { seconds, nanoseconds: 0 }, has_bigtime);
@@ -132,8 +135,8 @@ fn touch_one(filesystem: &Volume, path: &OsStr, change: &SetAttr, args: &TouchAr
 
 /// Runs `chmod`. A symbolic link that is an operand is followed; below a directory symbolic links are skipped, since
 /// their permissions have no effect.
-pub fn chmod(args: &ChmodArgs) -> Result<()> {
-    edit(&args.image, |filesystem| {
+pub fn chmod(session: &Session, args: &ChmodArgs) -> Result<()> {
+    edit(session, &args.image, |filesystem| {
         for_each(&args.paths, |path| {
             let start = resolve(filesystem, path, LastLink::Follow).with_context(|| shown(path))?;
             change_all(filesystem, path, start, args.recursive, |stat| {
@@ -146,9 +149,9 @@ pub fn chmod(args: &ChmodArgs) -> Result<()> {
 }
 
 /// Runs `chown`. For a symbolic link, it changes the link itself.
-pub fn chown(args: &ChownArgs) -> Result<()> {
+pub fn chown(session: &Session, args: &ChownArgs) -> Result<()> {
     let change = SetAttr { uid: args.owner.uid, gid: args.owner.gid, ..SetAttr::default() };
-    edit(&args.image, |filesystem| {
+    edit(session, &args.image, |filesystem| {
         for_each(&args.paths, |path| {
             let start = find(filesystem, path)?;
             change_all(filesystem, path, start, args.recursive, |_| Some(change))

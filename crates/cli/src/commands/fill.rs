@@ -6,20 +6,18 @@
 //! options.
 
 use super::copy::MIN_XFS_BYTES;
-use super::mkfs::open_part;
 use super::trees::{Reads, Trees, adjust};
 use crate::args::{MkfsArgs, Placement, Space};
-use crate::confined;
-use crate::exit::Usage;
-use crate::image::open_device;
-use crate::network;
+use crate::open::file_mode::{self, Watched};
+use crate::open::in_progress::Unfinished;
+use crate::open::new_file::NewFile;
+use crate::open::overwrite::{Existing, choose_part, open_part, verify_existing};
+use crate::open::session::Session;
+use crate::open::unread::open_with_below;
 use crate::operand;
-use crate::overwrite::{Existing, choose_part, verify_existing};
-use crate::private::{self, Watched};
-use crate::progress::{CopyBar, waiting_for};
-use crate::text::parse_size;
-use crate::unfinished::Unfinished;
-use crate::unnamed::Unnamed;
+use crate::output::exit::Usage;
+use crate::output::progress::{CopyBar, waiting_for};
+use crate::output::text::parse_size;
 use anyhow::{Context, Result};
 use std::fs::Metadata;
 use std::path::Path;
@@ -62,8 +60,8 @@ pub fn environment(options: &Options) -> Result<Arc<dyn Environment>> {
 }
 
 /// Makes an image and fills it.
-pub fn run(args: &MkfsArgs, options: &Options) -> Result<(Superblock, Losses)> {
-    let fill = Fill::new(args, options)?;
+pub fn run(session: &Session, args: &MkfsArgs, options: &Options) -> Result<(Superblock, Losses)> {
+    let fill = Fill::new(session, args, options)?;
     fill.run().map(|filled| (filled.superblock, filled.losses))
 }
 
@@ -79,6 +77,7 @@ struct Filled {
 
 /// What is to be done.
 struct Fill<'a> {
+    session: &'a Session,
     args: &'a MkfsArgs,
     options: &'a Options,
     adjust: Adjust,
@@ -86,27 +85,26 @@ struct Fill<'a> {
 }
 
 impl<'a> Fill<'a> {
-    fn new(args: &'a MkfsArgs, options: &'a Options) -> Result<Self> {
+    fn new(session: &'a Session, args: &'a MkfsArgs, options: &'a Options) -> Result<Self> {
         let env = environment(options)?;
         let adjust = Adjust { newest: source_date_epoch()?, ..adjust(&args.source, args.owner, b"")? };
         let accessed = args.proto.as_ref().filter(|proto| !proto.keeps_atime).map(|_| env.now());
-        Ok(Self { args, options, adjust: Adjust { accessed, ..adjust }, env })
+        Ok(Self { session, args, options, adjust: Adjust { accessed, ..adjust }, env })
     }
 
     fn find_trees(&self, reads: Reads) -> Result<Trees> {
         match &self.args.proto {
             Some(proto) => Trees::of_proto(proto),
-            None => Trees::find(&self.args.from, &self.args.layers, reads, self.args.image()),
+            None => Trees::find(self.session, &self.args.from, &self.args.layers, reads, self.args.image()),
         }
     }
 
     fn run(&self) -> Result<Filled> {
-        let args = self.args;
+        let (session, args) = (self.session, self.args);
         self.keep_log()?;
-        if let Some(part) = open_part(args)? {
+        if let Some(part) = open_part(session, args)? {
             verify_no_room(args)?;
-            confined::enter()?;
-            let part = choose_part(args.image(), part, args.overwrite())?;
+            let part = choose_part(session.confine()?, args.image(), part, args.overwrite())?;
             let trees = self.find_trees(Reads::Once)?;
             let files = self.check_room(&trees, part.size_bytes())?;
             return self.fill_device(part, None, &trees, files);
@@ -124,8 +122,8 @@ impl<'a> Fill<'a> {
             verify_no_room(args)?;
         }
         // The existing file is locked until the image is complete.
-        let held = existing.as_ref().map(|_| open_device(args.image(), args.access())).transpose()?;
-        confined::enter()?;
+        let held = existing.as_ref().map(|_| session.open_device(args.image(), args.access())).transpose()?;
+        session.confine()?;
         if let Some(held) = &held {
             verify_existing(args.image(), held, args.overwrite(), size.filter(|size| *size > 0))?;
         }
@@ -146,11 +144,12 @@ impl<'a> Fill<'a> {
 
     /// Lets the files of an external journal be opened by each attempt, and those below them.
     fn keep_log(&self) -> Result<()> {
+        let sandbox = &self.session.sandbox;
         let files = self.options.log_device.iter().flat_map(|log| operand::files(log));
-        for file in files.filter(|file| confined::is_ahead() && !network::is_address(file)) {
-            let opened = operand::open_with_below(&file, Access::ReadUnlocked)?;
-            confined::keep(opened.file(), FileUse::Write)?;
-            opened.below().try_for_each(|(_, below)| confined::keep(below, FileUse::Read))?;
+        for file in files.filter(|file| sandbox.is_ahead() && !operand::is_address(file)) {
+            let opened = open_with_below(&self.session.wait, &file, Access::ReadUnlocked)?;
+            sandbox.keep(opened.file(), FileUse::Write)?;
+            opened.below().try_for_each(|(_, below)| sandbox.keep(below, FileUse::Read))?;
         }
         Ok(())
     }
@@ -200,7 +199,7 @@ impl<'a> Fill<'a> {
         let io_error = |source| OpenError::Io { path: path.clone(), source };
         let is_private = filled.is_private || trees.are_private();
         let replaced = held.as_ref().map(|held| held.metadata()).transpose().map_err(io_error)?;
-        let permissions = private::permissions(is_private, replaced.as_ref());
+        let permissions = file_mode::permissions(is_private, replaced.as_ref());
         unnamed.file().set_permissions(permissions).map_err(io_error)?;
         if let Some(held) = held {
             held.verify_unused(&path)?;
@@ -211,7 +210,7 @@ impl<'a> Fill<'a> {
 
     /// Fills an image whose size is estimated; a larger one where the estimate was too small, or where less room is
     /// left free than was asked for.
-    fn fill_fitting(&self, path: &Path, trees: &Trees) -> Result<(Unnamed, Filled)> {
+    fn fill_fitting(&self, path: &Path, trees: &Trees) -> Result<(NewFile, Filled)> {
         let (needs, files) = self.measure(trees)?;
         let mut bytes = with_room(needs.image_bytes(), self.args.free);
         for attempt in 1.. {
@@ -229,7 +228,7 @@ impl<'a> Fill<'a> {
     }
 
     /// Halves the distance between a size that is too small and one that is not, until they are next to each other.
-    fn fill_smallest(&self, path: &Path, trees: &Trees) -> Result<(Unnamed, Filled)> {
+    fn fill_smallest(&self, path: &Path, trees: &Trees) -> Result<(NewFile, Filled)> {
         let (needs, files) = self.measure(trees)?;
         let mut made = self.fill_fitting(path, trees)?;
         let mut large = made.0.file().metadata()?.len();
@@ -251,8 +250,8 @@ impl<'a> Fill<'a> {
         Ok(made)
     }
 
-    fn fill_unnamed(&self, path: &Path, trees: &Trees, bytes: u64, files: Option<u64>) -> Result<(Unnamed, Filled)> {
-        let unnamed = Unnamed::new_beside(path)?;
+    fn fill_unnamed(&self, path: &Path, trees: &Trees, bytes: u64, files: Option<u64>) -> Result<(NewFile, Filled)> {
+        let unnamed = NewFile::new_beside(path)?;
         let device = FileDevice::create(unnamed.path(), bytes).with_context(|| path.display().to_string())?;
         let own = device.metadata().with_context(|| path.display().to_string())?;
         let filled = self.fill(&Arc::new(Unfinished::new(Arc::new(device))), Some(own), trees, files)?;
@@ -293,7 +292,7 @@ impl<'a> Fill<'a> {
 
     /// Gives the files of the sources to `each`; returns their number.
     fn pass(&self, trees: &Trees, survey: Survey, each: &mut dyn FnMut(&Node)) -> Result<u64> {
-        let bar = CopyBar::new("measuring");
+        let bar = CopyBar::new(&self.session.output, "measuring");
         let mut source = trees.open(&self.existing_files(), &self.adjust, self.env.now())?;
         survey(&mut *source, each, &self.adjust, &bar)?;
         Ok(bar.files())
@@ -323,11 +322,15 @@ impl<'a> Fill<'a> {
         // Each attempt makes the same image.
         let env = environment(options)?;
         let log = options.log_device.as_deref();
-        let log = log.map(|path| Existing::open(path)?.into_device(path, args.overwrite())).transpose()?;
+        let log = log
+            .map(|path| {
+                Existing::open(self.session, path)?.into_device(self.session.confine()?, path, args.overwrite())
+            })
+            .transpose()?;
         let mut source = trees.open(&written, &self.adjust, self.env.now())?;
         let superblock = make(device, log.as_deref(), options, env.now()).with_context(shown)?;
         let filesystem = Volume::open_in(device.clone(), log, MountOptions::default(), env).with_context(shown)?;
-        let bar = CopyBar::new("filling").of_files(files);
+        let bar = CopyBar::new(&self.session.output, "filling").of_files(files);
         let mut sink = ImageSink::new(&filesystem, filesystem.root())?.with_kinds_replaced();
         if let Some(whiteouts) = trees.layers() {
             sink = sink.with_layers(whiteouts);
@@ -340,7 +343,7 @@ impl<'a> Fill<'a> {
         let losses = source.losses();
         let usage = filesystem.statfs();
         let free_bytes = usage.free_blocks * u64::from(usage.block_bytes);
-        let _waits = waiting_for("closing the image");
+        let _waits = waiting_for(&self.session.output, "closing the image");
         filesystem.unmount().with_context(|| format!("{}: closing the image", shown()))?;
         device.finish().map_err(|source| OpenError::Io { path: args.image().to_path_buf(), source })?;
         Ok(Filled { superblock, losses, is_private, free_bytes })

@@ -97,5 +97,5 @@ pub fn completions(shell: clap_complete::Shell) -> Result<()> {
     let shells = clap_complete::env::Shells::builtins();
     let writer = shells.completer(&shell).with_context(|| format!("there are no completions for {shell}"))?;
     writer.write_registration("COMPLETE", "xfskit", "xfskit", "xfskit", &mut script)?;
-    Ok(crate::screen::data().write_all(&script)?)
+    Ok(crate::output::screen::data().write_all(&script)?)
 }

@@ -6,21 +6,22 @@
 use super::copy::{PrivilegeLoss, report_losses};
 use super::trees::{Reads, Trees, adjust, believe_pretender, folders};
 use crate::args::ImportArgs;
-use crate::confined;
-use crate::exit::Usage;
-use crate::image::{edit_after, path_of_dir, resolve, shown};
 use crate::interrupt::{self, Interrupted};
-use crate::progress::CopyBar;
+use crate::open::edit::edit_after;
+use crate::open::paths::{path_of_dir, resolve, shown};
+use crate::open::session::Session;
+use crate::output::exit::Usage;
+use crate::output::progress::CopyBar;
 use anyhow::{Context, Result};
 use xfskit_device::share_storage;
 use xfskit_engine::{Environment, Error, LastLink, SystemEnvironment, Volume};
 use xfskit_transfer::{ImageSink, Losses, transfer};
 
 /// Runs the command.
-pub fn run(args: &ImportArgs) -> Result<()> {
+pub fn run(session: &Session, args: &ImportArgs) -> Result<()> {
     believe_pretender(folders(&args.from).iter().map(std::path::PathBuf::as_path))?;
-    confined::before_opening()?;
-    let trees = Trees::find(&args.from, &args.layers, Reads::Once, &args.image.image)?;
+    session.before_opening()?;
+    let trees = Trees::find(session, &args.from, &args.layers, Reads::Once, &args.image.image)?;
     // What the options name is read before the image is opened, too.
     adjust(&args.source, args.owner, b"")?;
     let own = std::fs::metadata(&args.image.image).ok();
@@ -32,14 +33,15 @@ pub fn run(args: &ImportArgs) -> Result<()> {
     }
     interrupt::watch()?;
     let losses = edit_after(
+        session,
         &args.image,
         |filesystem| find_dir(filesystem, args).map(drop),
         |filesystem| {
             args.logging.apply(filesystem);
-            import(filesystem, args, &trees)
+            import(session, filesystem, args, &trees)
         },
     )?;
-    report_losses(&losses, PrivilegeLoss::IsError)
+    report_losses(session, &losses, PrivilegeLoss::IsError)
 }
 
 fn find_dir(filesystem: &Volume, args: &ImportArgs) -> Result<xfskit_ondisk::InodeNumber> {
@@ -50,7 +52,7 @@ fn find_dir(filesystem: &Volume, args: &ImportArgs) -> Result<xfskit_ondisk::Ino
     Ok(stat.inode)
 }
 
-fn import(filesystem: &Volume, args: &ImportArgs, trees: &Trees) -> Result<Losses> {
+fn import(session: &Session, filesystem: &Volume, args: &ImportArgs, trees: &Trees) -> Result<Losses> {
     let dir = find_dir(filesystem, args)?;
     let adjust = adjust(&args.source, args.owner, &path_of_dir(filesystem, dir)?)?;
     let written: Vec<_> = std::fs::metadata(&args.image.image).into_iter().collect();
@@ -61,6 +63,7 @@ fn import(filesystem: &Volume, args: &ImportArgs, trees: &Trees) -> Result<Losse
     if let Some(whiteouts) = trees.layers() {
         sink = sink.with_layers(whiteouts);
     }
-    transfer(&mut *source, &mut sink, &adjust, &CopyBar::new("importing")).map_err(|error| ended(error.into()))?;
+    transfer(&mut *source, &mut sink, &adjust, &CopyBar::new(&session.output, "importing"))
+        .map_err(|error| ended(error.into()))?;
     Ok(source.losses())
 }

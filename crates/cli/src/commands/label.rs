@@ -1,9 +1,9 @@
 //! `xfskit xattr label`: gives files the labels that a file of contexts has for their paths, as setfiles does.
 
-use crate::exit::for_each;
-use crate::image::{find_place, path_of_dir, shown};
 use crate::interrupt;
-use crate::screen::say;
+use crate::open::paths::{find_place, path_of_dir, shown};
+use crate::output::exit::for_each;
+use crate::output::screen::{Output, say};
 use anyhow::{Context, Result};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -26,7 +26,13 @@ pub enum Report {
 ///
 /// # Errors
 /// Those of all paths.
-pub fn run(filesystem: &Volume, paths: &[OsString], contexts: &FileContexts, report: Report) -> Result<()> {
+pub fn run(
+    output: &Output,
+    filesystem: &Volume,
+    paths: &[OsString],
+    contexts: &FileContexts,
+    report: Report,
+) -> Result<()> {
     let mut done = HashSet::new();
     for_each(paths, |path| {
         let start = filesystem.resolve(path.as_bytes(), LastLink::Keep).with_context(|| shown(path))?;
@@ -42,7 +48,7 @@ pub fn run(filesystem: &Volume, paths: &[OsString], contexts: &FileContexts, rep
                 && set(filesystem, &found.stat, &label).with_context(shown)?
                 && report == Report::Changes
             {
-                say!("{} {}", shown(), String::from_utf8_lossy(label.strip_suffix(b"\0").unwrap_or(&label)));
+                say!(output, "{} {}", shown(), String::from_utf8_lossy(label.strip_suffix(b"\0").unwrap_or(&label)));
             }
         }
         Ok(())

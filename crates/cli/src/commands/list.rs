@@ -2,11 +2,13 @@
 
 use super::attributes::Attributes;
 use crate::args::{PathArgs, StatArgs};
-use crate::exit::Failures;
-use crate::image::{find, open_to_read, shown};
 use crate::interrupt;
-use crate::screen::{self, out};
-use crate::text::{json_time, kind_name, mode_string, set_json, time_string};
+use crate::open::paths::{find, shown};
+use crate::open::session::Session;
+use crate::open::volume::open_to_read;
+use crate::output::exit::Failures;
+use crate::output::screen::{self, out};
+use crate::output::text::{json_time, kind_name, mode_string, set_json, time_string};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};
@@ -33,8 +35,8 @@ pub fn device(stat: &Stat) -> Option<(u32, u32)> {
 }
 
 /// Runs `tree`.
-pub fn tree(args: &PathArgs, as_json: bool) -> Result<()> {
-    let filesystem = open_to_read(&args.read)?;
+pub fn tree(session: &Session, args: &PathArgs, as_json: bool) -> Result<()> {
+    let filesystem = open_to_read(session, &args.read)?;
     let start = find(&filesystem, &args.path)?;
     let mut out = out();
     let mut failures = Failures::default();
@@ -98,8 +100,8 @@ fn beside(found: &Found) -> (&'static str, &'static str) {
 }
 
 /// Runs `stat`.
-pub fn stat(args: &StatArgs, as_json: bool) -> Result<()> {
-    let filesystem = open_to_read(&args.read)?;
+pub fn stat(session: &Session, args: &StatArgs, as_json: bool) -> Result<()> {
+    let filesystem = open_to_read(session, &args.read)?;
     let mut out = out();
     let mut failures = Failures::default();
     let mut found = Vec::new();
@@ -181,8 +183,8 @@ pub fn stat_json(filesystem: &Volume, stat: &Stat) -> Result<Value, Error> {
 }
 
 /// Runs `readlink`.
-pub fn readlink(args: &PathArgs, as_json: bool) -> Result<()> {
-    let filesystem = open_to_read(&args.read)?;
+pub fn readlink(session: &Session, args: &PathArgs, as_json: bool) -> Result<()> {
+    let filesystem = open_to_read(session, &args.read)?;
     let stat = find(&filesystem, &args.path)?;
     let mut out = out();
     let target = filesystem.read_link(stat.inode).with_context(|| shown(&args.path))?;

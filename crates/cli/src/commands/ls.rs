@@ -1,14 +1,15 @@
 //! `xfskit ls`.
 
-use super::attributes::{Mark, mark};
+use super::attributes::{Mark, label, mark};
 use super::list::{device, is_dir, is_symlink, stat_json};
 use crate::args::LsArgs;
-use crate::exit::Failures;
-use crate::find::label;
-use crate::image::{find, open_to_read};
 use crate::interrupt;
-use crate::screen::{self, Screen, out};
-use crate::text::{human_size, mode_string, set_json, short_time_string};
+use crate::open::paths::find;
+use crate::open::session::Session;
+use crate::open::volume::open_to_read;
+use crate::output::exit::Failures;
+use crate::output::screen::{self, Screen, out};
+use crate::output::text::{human_size, mode_string, set_json, short_time_string};
 use anyhow::Result;
 use serde_json::Value;
 use std::cmp::Reverse;
@@ -39,8 +40,8 @@ struct List<'a> {
 }
 
 /// Runs `ls`. Operands that are files precede operands that are directories.
-pub fn ls(args: &LsArgs, as_json: bool) -> Result<()> {
-    let filesystem = open_to_read(&args.read)?;
+pub fn ls(session: &Session, args: &LsArgs, as_json: bool) -> Result<()> {
+    let filesystem = open_to_read(session, &args.read)?;
     let (mut failures, mut files, mut dirs) = (Failures::default(), Vec::new(), Vec::new());
     for path in &args.paths {
         match find(&filesystem, path) {

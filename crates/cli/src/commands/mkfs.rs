@@ -4,53 +4,49 @@ use super::copy::{PrivilegeLoss, report_losses};
 use super::fill;
 use super::info::summary_of;
 use super::trees::{believe_pretender, folders};
+use crate::args::mkfs_config as config;
 use crate::args::{MkfsArgs, Placement};
-use crate::confined;
-use crate::exit::Usage;
-use crate::image::open_device;
-use crate::needs;
-use crate::operand::{Files, is_plain, is_remote, open_files};
-use crate::overwrite::{Existing, choose_part, verify_existing};
-use crate::screen::{report, say, say_part};
-use crate::text::parse_size;
-use crate::unnamed::sync_names;
-use crate::xfsprogs::config;
+use crate::open::new_file::sync_names;
+use crate::open::overwrite::{Existing, choose_part, open_part, verify_existing};
+use crate::open::policy;
+use crate::open::session::Session;
+use crate::operand::is_remote;
+use crate::output::exit::Usage;
+use crate::output::screen::{say, say_part};
+use crate::output::text::parse_size;
 use anyhow::{Context, Error, Result};
 use serde_json::json;
-use std::ffi::OsStr;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use xfskit_device::{Access, BlockDevice, FileDevice, share_storage};
+use xfskit_device::{BlockDevice, FileDevice, share_storage};
 use xfskit_engine::{Caller, Environment, MountOptions, SetAttr, SystemEnvironment, Volume};
 use xfskit_mkfs::{Options, Reader, make, set_aside, verify};
 use xfskit_ondisk::Superblock;
 
-/// The ends of the names of virtual disks.
-const VIRTUAL: [&str; 7] = ["qcow2", "qcow", "vmdk", "vdi", "vhd", "vhdx", "qed"];
 /// The sector size of a file.
 const FILE_SECTOR_BYTES: usize = 512;
 
 /// Runs the command.
-pub fn run(args: &MkfsArgs, as_json: bool) -> Result<()> {
+pub fn run(session: &Session, args: &MkfsArgs, as_json: bool) -> Result<()> {
     let options = options(args)?;
     verify_source(args)?;
-    make_image(args, &options, as_json)
+    make_image(session, args, &options, as_json)
 }
 
 /// Makes the image that the arguments ask for, with options that are already known.
-pub fn make_image(args: &MkfsArgs, options: &Options, as_json: bool) -> Result<()> {
+pub fn make_image(session: &Session, args: &MkfsArgs, options: &Options, as_json: bool) -> Result<()> {
     let folders = folders(args.from.iter().chain(args.proto.as_ref().map(|proto| &proto.path)));
     believe_pretender(folders.iter().map(PathBuf::as_path))?;
-    confined::plan(needs::of_mkfs(args, options));
+    session.sandbox.plan(policy::of_mkfs(args, options));
     if args.from.is_empty() && args.proto.is_none() {
-        print(args, &make_empty(args, options)?, as_json)?;
-        hint_at_owner(args);
+        print(session, args, &make_empty(session, args, options)?, as_json)?;
+        hint_at_owner(session, args);
         return Ok(());
     }
-    let (superblock, losses) = fill::run(args, options)?;
-    print(args, &superblock, as_json)?;
-    report_losses(&losses, PrivilegeLoss::IsError)
+    let (superblock, losses) = fill::run(session, args, options)?;
+    print(session, args, &superblock, as_json)?;
+    report_losses(session, &losses, PrivilegeLoss::IsError)
 }
 
 /// Options of a source make no sense without one.
@@ -71,31 +67,31 @@ fn verify_source(args: &MkfsArgs) -> Result<(), Usage> {
     }
 }
 
-fn make_empty(args: &MkfsArgs, options: &Options) -> Result<Superblock> {
+fn make_empty(session: &Session, args: &MkfsArgs, options: &Options) -> Result<Superblock> {
     let now = match fill::source_date_epoch()? {
         Some(epoch) => epoch,
         None => SystemEnvironment::default().now(),
     };
     let log_device = options.log_device.as_deref();
-    let open_log = |path| Ok::<_, Error>((path, Existing::open(path)?));
+    let open_log = |path| Ok::<_, Error>((path, Existing::open(session, path)?));
     let (first, last) = if log_device.is_some_and(is_remote) { (None, log_device) } else { (log_device, None) };
     let log = first.map(open_log).transpose()?;
-    let look_at = |(path, log): (&Path, Existing)| log.into_device(path, args.overwrite());
-    if let Some(part) = open_part(args)? {
+    let look_at = |confined| move |(path, log): (&Path, Existing)| log.into_device(confined, path, args.overwrite());
+    if let Some(part) = open_part(session, args)? {
         let log = last.map(open_log).transpose()?.or(log);
-        confined::enter()?;
-        let log = log.map(look_at).transpose()?;
-        let part = choose_part(args.image(), part, args.overwrite())?;
+        let confined = session.confine()?;
+        let log = log.map(look_at(confined)).transpose()?;
+        let part = choose_part(confined, args.image(), part, args.overwrite())?;
         let made = make(&part, log.as_deref(), options, now).map_err(anyhow::Error::from).and_then(|superblock| {
             own_root(args, options, part, log)?;
             Ok(superblock)
         });
         return made.with_context(|| args.image().display().to_string());
     }
-    let held = args.image().exists().then(|| open_device(args.image(), args.access())).transpose()?;
+    let held = args.image().exists().then(|| session.open_device(args.image(), args.access())).transpose()?;
     let log = last.map(open_log).transpose()?.or(log);
-    confined::enter()?;
-    let log = log.map(look_at).transpose()?;
+    let confined = session.confine()?;
+    let log = log.map(look_at(confined)).transpose()?;
     let (device, made) = open_target(args, options, held, log.as_deref())?;
     let own = device.metadata().with_context(|| args.image().display().to_string())?;
     let device = Arc::new(device);
@@ -114,48 +110,6 @@ fn make_empty(args: &MkfsArgs, options: &Options) -> Result<Superblock> {
     result.with_context(|| args.image().display().to_string())
 }
 
-/// The files of the part of a disk that the operand names, if it does not name a file or device as it is. Nothing of
-/// them is read yet.
-///
-/// # Errors
-/// `Usage` for a size, which a part has itself, and for a new file with the name of a virtual disk, which would not be
-/// one; as [`open_files`].
-pub fn open_part(args: &MkfsArgs) -> Result<Option<Files>> {
-    verify_no_new_device(args.image())?;
-    let part = match is_plain(args.image())? {
-        true => None,
-        false => Some(open_files(args.image(), Access::Write)?),
-    };
-    let extension = args.image().extension().and_then(OsStr::to_str).filter(|extension| VIRTUAL.contains(extension));
-    if part.is_none() && !args.image().exists() && extension.is_some() {
-        let image = args.image().display();
-        let first = format!("make the disk first: qemu-img create -f qcow2 {image} SIZE");
-        return Err(Usage(format!("{image}: a new file would be a raw image; {first}")).into());
-    }
-    if part.is_some() && args.size.is_some() {
-        let image = args.image().display();
-        return Err(
-            Usage(format!("{image}: a part of a disk, and a virtual disk, has a size: leave --size out")).into()
-        );
-    }
-    Ok(part)
-}
-
-/// Refuses a name among the devices that no device has: a file made there would take the host's memory, and what was
-/// meant was another device.
-fn verify_no_new_device(image: &Path) -> Result<(), Usage> {
-    if image.symlink_metadata().is_ok() {
-        return Ok(());
-    }
-    let absolute = std::path::absolute(image).unwrap_or_else(|_| image.into());
-    let dir = absolute.parent().unwrap_or(&absolute);
-    let dir = dir.canonicalize().unwrap_or_else(|_| dir.into());
-    if !dir.starts_with("/dev") || dir.starts_with("/dev/shm") {
-        return Ok(());
-    }
-    Err(Usage(format!("{}: there is no such device, and no file is made in {}", image.display(), dir.display())))
-}
-
 /// Sets the owner of the root directory, if one was given.
 fn own_root(
     args: &MkfsArgs,
@@ -172,24 +126,30 @@ fn own_root(
 }
 
 /// The kernel checks permissions on a mount, so an ordinary user could make no file in an image that belongs to root.
-fn hint_at_owner(args: &MkfsArgs) {
+fn hint_at_owner(session: &Session, args: &MkfsArgs) {
     let uid = rustix::process::geteuid();
     if args.owner.is_none() && !args.quiet && args.placement == Placement::Replaces && !uid.is_root() {
         let own = format!("--owner {}:{}", uid.as_raw(), rustix::process::getegid().as_raw());
-        report(&format!("the root directory of the image belongs to root; {own} would make it yours"));
+        session
+            .messages()
+            .report(&format!("the root directory of the image belongs to root; {own} would make it yours"));
     }
 }
 
-fn print(args: &MkfsArgs, superblock: &Superblock, as_json: bool) -> Result<()> {
+fn print(session: &Session, args: &MkfsArgs, superblock: &Superblock, as_json: bool) -> Result<()> {
     if args.quiet {
         return Ok(());
     }
     if as_json {
         let raw = superblock.raw();
         let uuid = uuid::Uuid::from_bytes(raw.uuid).to_string();
-        say!("{:#}", json!({ "uuid": uuid, "blocks": raw.data_blocks.get(), "ag_count": raw.ag_count.get() }));
+        say!(
+            session.output,
+            "{:#}",
+            json!({ "uuid": uuid, "blocks": raw.data_blocks.get(), "ag_count": raw.ag_count.get() })
+        );
     } else {
-        say_part!("{}", summary_of(&args.image().display().to_string(), superblock));
+        say_part!(session.output, "{}", summary_of(&args.image().display().to_string(), superblock));
     }
     Ok(())
 }

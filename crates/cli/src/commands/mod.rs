@@ -30,13 +30,4 @@ pub mod trees;
 pub mod umount;
 pub mod usage;
 pub mod xattr;
-
-/// An error tag in an option: its name, and the number of the pass at which it fails.
-pub fn error_tag(text: &str) -> Result<(&'static str, u32), String> {
-    let (name, nth) = text.split_once(':').unwrap_or((text, "1"));
-    let tag = xfskit_engine::error_tags::find(name);
-    let tag = tag.ok_or_else(|| format!("{name:?} is not an error tag: docs/mounting.md lists them"))?;
-    let nth = nth.parse::<std::num::NonZeroU32>();
-    let nth = nth.map_err(|_| format!("{text:?}: expected NAME or NAME:NTH, from 1 on"))?;
-    Ok((tag, nth.get()))
-}
+pub mod xfsprogs;

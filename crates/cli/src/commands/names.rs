@@ -2,9 +2,12 @@
 
 use super::list::is_dir;
 use crate::args::{LnArgs, MvArgs, RmArgs};
-use crate::exit::for_each;
-use crate::image::{check_last_name, edit, edit_with, find, find_dir_place, find_place, options_to_write, shown};
 use crate::interrupt;
+use crate::open::edit::{edit, edit_with};
+use crate::open::paths::{check_last_name, find, find_dir_place, find_place, shown};
+use crate::open::session::Session;
+use crate::open::volume::options_to_write;
+use crate::output::exit::for_each;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -13,8 +16,8 @@ use xfskit_ondisk::InodeNumber;
 use xfskit_transfer::{ImageWalk, WalkEvent};
 
 /// Runs `ln`.
-pub fn ln(args: &LnArgs) -> Result<()> {
-    edit(&args.image, |filesystem| {
+pub fn ln(session: &Session, args: &LnArgs) -> Result<()> {
+    edit(session, &args.image, |filesystem| {
         let (dir, name) = find_place(filesystem, &args.name)?;
         let made = match (args.symbolic, args.force) {
             (true, true) => symlink_over(filesystem, dir, name, args.target.as_bytes()),
@@ -67,13 +70,13 @@ fn symlink_over(filesystem: &Volume, dir: InodeNumber, name: &[u8], target: &[u8
 }
 
 /// Runs `mv`.
-pub fn mv(args: &MvArgs) -> Result<()> {
+pub fn mv(session: &Session, args: &MvArgs) -> Result<()> {
     check_last_name(&args.from)?;
     if args.exchange || args.no_target_directory {
         check_last_name(&args.to)?;
     }
     let flags = RenameFlags { no_replace: args.no_clobber, exchange: args.exchange, whiteout: false };
-    edit(&args.image, |filesystem| {
+    edit(session, &args.image, |filesystem| {
         let (dir, name) = find_dir_place(filesystem, &args.from)?;
         // A slash at the end asks for a directory.
         let from = find(filesystem, &args.from)?;
@@ -93,11 +96,11 @@ pub fn mv(args: &MvArgs) -> Result<()> {
 }
 
 /// Runs `rm`.
-pub fn rm(args: &RmArgs) -> Result<()> {
+pub fn rm(session: &Session, args: &RmArgs) -> Result<()> {
     args.paths.paths.iter().try_for_each(|path| check_last_name(path))?;
     let discard = if args.discard { Discard::Freed } else { Discard::Nothing };
     let options = MountOptions { discard, ..options_to_write() };
-    edit_with(&args.paths.image, options, |filesystem| {
+    edit_with(session, &args.paths.image, options, |filesystem| {
         for_each(&args.paths.paths, |path| remove(filesystem, path, args))
     })
 }

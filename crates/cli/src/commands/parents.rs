@@ -1,10 +1,12 @@
 //! `xfskit parents` and `xfskit path`: the names of an inode, by parent pointers.
 
 use crate::args::{InodeArgs, ParentsArgs};
-use crate::image::{find, open_to_read, shown};
-use crate::live::{self, LiveFile, LiveMount};
-use crate::screen::{self, out};
-use crate::text::{json_of, set_json};
+use crate::open::mount_query::{self, LiveFile, LiveMount};
+use crate::open::paths::{find, shown};
+use crate::open::session::Session;
+use crate::open::volume::open_to_read;
+use crate::output::screen::{self, out};
+use crate::output::text::{json_of, set_json};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
@@ -19,8 +21,8 @@ struct NamesOfFile {
 }
 
 impl NamesOfFile {
-    fn in_image(args: &ParentsArgs, path: &OsStr) -> Result<Self> {
-        let filesystem = open_to_read(&args.read)?;
+    fn in_image(session: &Session, args: &ParentsArgs, path: &OsStr) -> Result<Self> {
+        let filesystem = open_to_read(session, &args.read)?;
         let stat = find(&filesystem, path)?;
         let mut parents = filesystem.parents(stat.inode).with_context(|| shown(path))?;
         parents.sort();
@@ -32,21 +34,21 @@ impl NamesOfFile {
         Ok(Self { parents: file.parents()?, paths: file.paths()? })
     }
 
-    fn find(args: &ParentsArgs) -> Result<Self> {
+    fn find(session: &Session, args: &ParentsArgs) -> Result<Self> {
         let image = &args.read.image.image;
         match &args.path {
-            None => Self::on_mount(&LiveFile::at(image)?.ok_or_else(|| live::path_is_missing(image))?),
+            None => Self::on_mount(&LiveFile::at(image)?.ok_or_else(|| mount_query::path_is_missing(image))?),
             Some(path) => match LiveMount::at(image)? {
                 Some(mount) => Self::on_mount(&mount.file(path)?).with_context(|| shown(path)),
-                None => Self::in_image(args, path),
+                None => Self::in_image(session, args, path),
             },
         }
     }
 }
 
 /// Runs `parents`.
-pub fn parents(args: &ParentsArgs, as_json: bool) -> Result<()> {
-    let NamesOfFile { parents, paths } = NamesOfFile::find(args)?;
+pub fn parents(session: &Session, args: &ParentsArgs, as_json: bool) -> Result<()> {
+    let NamesOfFile { parents, paths } = NamesOfFile::find(session, args)?;
     let mut out = out();
     if as_json {
         let parents = parents.iter().map(|(dir, name)| {
@@ -79,7 +81,7 @@ fn print_paths(out: &mut impl Write, paths: &[Vec<u8>]) -> Result<()> {
 }
 
 /// The paths of the inode with a number, in an image or on a mount.
-fn paths_of(args: &InodeArgs) -> Result<Vec<Vec<u8>>> {
+fn paths_of(session: &Session, args: &InodeArgs) -> Result<Vec<Vec<u8>>> {
     let named = || format!("inode {}", args.inode);
     if let Some(mount) = LiveMount::at(&args.read.image.image)? {
         return mount.inode(args.inode).paths().map_err(|error| match error.downcast_ref() {
@@ -87,7 +89,7 @@ fn paths_of(args: &InodeArgs) -> Result<Vec<Vec<u8>>> {
             _ => error.context(named()),
         });
     }
-    let filesystem = open_to_read(&args.read)?;
+    let filesystem = open_to_read(session, &args.read)?;
     let number = InodeNumber(args.inode);
     if !filesystem.is_in_use(number)? {
         return Err(Error::Stale(args.inode).into());
@@ -96,8 +98,8 @@ fn paths_of(args: &InodeArgs) -> Result<Vec<Vec<u8>>> {
 }
 
 /// Runs `path`.
-pub fn path(args: &InodeArgs, as_json: bool) -> Result<()> {
-    let paths = paths_of(args)?;
+pub fn path(session: &Session, args: &InodeArgs, as_json: bool) -> Result<()> {
+    let paths = paths_of(session, args)?;
     let mut out = out();
     if as_json {
         let list = paths.iter().map(|path| json_of("path", path));

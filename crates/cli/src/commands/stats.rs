@@ -1,7 +1,8 @@
 //! `xfskit stats`: the figures of a mount, from the hidden attribute of its root.
 
 use crate::args::MountPointArgs;
-use crate::screen::say;
+use crate::open::session::Session;
+use crate::output::screen::say;
 use anyhow::{Context, Result, bail};
 use rustix::io::Errno;
 use serde_json::Value;
@@ -21,18 +22,18 @@ pub fn figures(path: &Path) -> Result<Value> {
 }
 
 /// Runs the command.
-pub fn run(args: &MountPointArgs, as_json: bool) -> Result<()> {
+pub fn run(session: &Session, args: &MountPointArgs, as_json: bool) -> Result<()> {
     let figures = figures(&args.mount_point)?;
     if as_json {
-        say!("{figures:#}");
+        say!(session.output, "{figures:#}");
         return Ok(());
     }
     let Some(groups) = figures.as_object() else { bail!("the server's answer is no object") };
     for (group, fields) in groups {
-        say!("{group}");
+        say!(session.output, "{group}");
         for (name, field) in fields.as_object().into_iter().flatten() {
             let text = field.as_str().map_or_else(|| field.to_string(), str::to_owned);
-            say!("  {:<24} {text:>14}", name.replace('_', " "));
+            say!(session.output, "  {:<24} {text:>14}", name.replace('_', " "));
         }
     }
     Ok(())

@@ -1,19 +1,19 @@
 //! The sources that an image is filled from, and what is changed on the way.
 
+use crate::args::container::{Container, Form};
 use crate::args::{LayerArgs, OwnerArgs, ProtoArgs, SourceArgs};
-use crate::exit::Usage;
 use crate::interrupt;
-use crate::private;
-use crate::screen::report;
-use crate::text::Owner;
-use crate::unnamed::Unnamed;
+use crate::open::file_mode;
+use crate::open::new_file::NewFile;
+use crate::open::session::Session;
+use crate::output::exit::Usage;
+use crate::output::text::Owner;
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::fs::{File, Metadata};
 use std::io::{BufReader, Read, Seek, stdin};
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,54 +27,6 @@ use xfskit_transfer::{
 const READ_AHEAD_BYTES: usize = 1 << 20;
 /// The name of standard input on the command line.
 const STANDARD_INPUT: &str = "-";
-/// What a container image on the command line begins with.
-const CONTAINERS: [(&str, Form); 3] =
-    [("oci:", Form::Layout), ("oci-archive:", Form::Layout), ("docker-archive:", Form::Saved)];
-
-/// How the parts of a container image lie in its folder or archive.
-#[derive(Clone, Copy)]
-enum Form {
-    /// As the OCI layout.
-    Layout,
-    /// As `docker save` writes them.
-    Saved,
-}
-
-/// A container image on the command line.
-struct Container {
-    form: Form,
-    path: PathBuf,
-    name: Option<String>,
-}
-
-impl Container {
-    /// Takes `oci:PATH` or `oci:PATH:NAME` apart; `None` for what is none. NAME may have colons, and so may PATH: it
-    /// ends at the first one before which there is a file or folder.
-    fn parse(source: &Path) -> Option<Self> {
-        if std::fs::symlink_metadata(source).is_ok() {
-            return None;
-        }
-        let text = source.as_os_str().as_bytes();
-        let (rest, form) =
-            CONTAINERS.iter().find_map(|(prefix, form)| Some((text.strip_prefix(prefix.as_bytes())?, *form)))?;
-        let path = |bytes: &[u8]| PathBuf::from(std::ffi::OsStr::from_bytes(bytes));
-        let colons = || (0..rest.len()).filter(|at| rest[*at] == b':');
-        let found = if path(rest).exists() { None } else { colons().find(|at| path(&rest[..*at]).exists()) };
-        let end = found.or_else(|| colons().next().filter(|_| !path(rest).exists()));
-        Some(match end {
-            Some(at) => {
-                let name = String::from_utf8_lossy(&rest[at + 1..]).into_owned();
-                Self { form, path: path(&rest[..at]), name: Some(name) }
-            }
-            None => Self { form, path: path(rest), name: None },
-        })
-    }
-}
-
-/// The file or folder of a source.
-pub fn path_of_source(source: &Path) -> PathBuf {
-    Container::parse(source).map_or_else(|| source.into(), |container| container.path)
-}
 
 /// A source of an image.
 enum Tree {
@@ -83,7 +35,7 @@ enum Tree {
     /// Standard input or a pipe, read directly.
     Stream(PathBuf),
     /// Such a stream, copied to a file without a name so that it can be read more than once.
-    Spooled(Unnamed),
+    Spooled(NewFile),
     Protofile(ProtoArgs, Vec<u8>),
     Container(ContainerImage),
 }
@@ -108,11 +60,12 @@ impl Trees {
     ///
     /// # Errors
     /// Those of opening them.
-    pub fn find(from: &[PathBuf], layers: &LayerArgs, reads: Reads, image: &Path) -> Result<Self> {
+    pub fn find(session: &Session, from: &[PathBuf], layers: &LayerArgs, reads: Reads, image: &Path) -> Result<Self> {
         if from.iter().filter(|path| path.as_os_str() == STANDARD_INPUT).count() > 1 {
             return Err(Usage("standard input can be a source once only".into()).into());
         }
-        let trees: Vec<Tree> = from.iter().map(|path| Tree::find(path, layers, reads, image)).collect::<Result<_>>()?;
+        let trees: Vec<Tree> =
+            from.iter().map(|path| Tree::find(session, path, layers, reads, image)).collect::<Result<_>>()?;
         if layers.platform.is_some() && !trees.iter().any(|tree| matches!(tree, Tree::Container(_))) {
             return Err(Usage("--platform chooses a container image: --from oci:PATH".into()).into());
         }
@@ -148,7 +101,7 @@ impl Trees {
 
     /// Whether one is a file that not all users may read.
     pub fn are_private(&self) -> bool {
-        let is_private = |path: &Path| std::fs::metadata(path).is_ok_and(|data| private::is_private(&data));
+        let is_private = |path: &Path| std::fs::metadata(path).is_ok_and(|data| file_mode::is_private(&data));
         self.trees.iter().any(|tree| match tree {
             Tree::Archive(path) => is_private(path),
             Tree::Container(image) => image.blob_paths().any(|path| is_private(&path)),
@@ -178,14 +131,14 @@ impl Trees {
 }
 
 impl Tree {
-    fn find(path: &Path, layers: &LayerArgs, reads: Reads, image: &Path) -> Result<Self> {
+    fn find(session: &Session, path: &Path, layers: &LayerArgs, reads: Reads, image: &Path) -> Result<Self> {
         if path.as_os_str() != STANDARD_INPUT {
             if let Some(container) = Container::parse(path) {
                 return Self::find_container(&container, layers);
             }
             let data = std::fs::metadata(path).map_err(|source| OpenError::Io { path: path.into(), source })?;
             if data.is_dir() {
-                hint_at_layout(path);
+                hint_at_layout(session, path);
                 return Ok(Self::Folder(path.into()));
             }
             if data.is_file() || data.file_type().is_block_device() {
@@ -231,10 +184,10 @@ impl Tree {
 }
 
 /// A folder with a container image is copied as it is, which few mean.
-fn hint_at_layout(dir: &Path) {
+fn hint_at_layout(session: &Session, dir: &Path) {
     if dir.join("oci-layout").is_file() && dir.join("index.json").is_file() && dir.join("blobs").is_dir() {
         let shown = dir.display();
-        report(&format!(
+        session.messages().report(&format!(
             "{shown}: the folder of a container image is copied as it is; oci:{shown} is what is in its layers"
         ));
     }
@@ -270,8 +223,8 @@ impl Read for Interruptible {
 }
 
 /// Copies a stream to a file without a name.
-fn spool(path: &Path, image: &Path) -> Result<Unnamed> {
-    let (unnamed, dir) = Unnamed::to_keep_input(image)?;
+fn spool(path: &Path, image: &Path) -> Result<NewFile> {
+    let (unnamed, dir) = NewFile::to_keep_input(image)?;
     let kept = || format!("{}: keeping the archive there", dir.display());
     std::io::copy(&mut stream(path)?, &mut unnamed.file()).with_context(kept)?;
     Ok(unnamed)

@@ -7,9 +7,9 @@
 //! sends no request to the mount before it is unmounted, except for one with a time limit. Of the source it opens only
 //! regular files and block devices, without blocking, and every wait has a limit.
 
-use crate::exit::Usage;
+use crate::open::session::Session;
 use crate::operand;
-use crate::screen::report;
+use crate::output::exit::Usage;
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -37,14 +37,14 @@ const PAUSE: Duration = Duration::from_millis(3);
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
 
 /// Unmounts and waits until the server has closed the image.
-pub fn run(operand: &Path) -> Result<()> {
+pub fn run(session: &Session, operand: &Path) -> Result<()> {
     let entry = find(operand)?;
     let path = entry.place.clone();
     let watch = Watch::find(&entry);
     let is_dead = watch.is_none() && is_dead(&path);
-    warn_of_deleted(&entry);
+    warn_of_deleted(session, &entry);
     forget_helper(&path);
-    detach(&entry)?;
+    detach(session, &entry)?;
     if is_mounted(&entry).context("/proc/self/mountinfo")? {
         // The filesystem has other mounts.
         return Ok(());
@@ -58,13 +58,13 @@ pub fn run(operand: &Path) -> Result<()> {
     // In a thread of its own, because the server of the filesystem decides how long opening a file takes.
     std::thread::spawn(move || answer.send(wait(&entry, watch.as_ref())));
     let first = answers.recv_timeout(PATIENCE).or_else(|_| {
-        report(&format!("{}: {}", path.display(), why_it_waits(&device)));
+        session.messages().report(&format!("{}: {}", path.display(), why_it_waits(&device)));
         answers.recv_timeout(MAX_CLOSING)
     });
     match first {
         Ok(Ending::Closed(notes)) => {
             if !notes.is_empty() {
-                report(&format!("{}: warning: {notes}", path.display()));
+                session.messages().report(&format!("{}: warning: {notes}", path.display()));
             }
             Ok(())
         }
@@ -83,12 +83,12 @@ pub fn run(operand: &Path) -> Result<()> {
 }
 
 /// Says it where the image has no name any more.
-fn warn_of_deleted(entry: &MountEntry) {
+fn warn_of_deleted(session: &Session, entry: &MountEntry) {
     let gone = |file: &PathBuf| matches!(file.symlink_metadata(), Err(error) if error.kind() == ErrorKind::NotFound);
     let files = operand::files(Path::new(&entry.source));
     if let Some(file) = files.iter().find(|file| file.is_absolute() && gone(file)) {
         let (image, place) = (file.display(), entry.place.display());
-        report(&format!(
+        session.messages().report(&format!(
             "{place}: warning: {image} is not there any more: if it was deleted, and not renamed, all of it is gone with \
              this mount (before that, cp -a {place}/. ELSEWHERE saves its files)"
         ));
@@ -181,8 +181,8 @@ fn is_dead(path: &Path) -> bool {
 }
 
 /// Unmounts. While a program uses the mount, this tries again for the time of `--wait`.
-fn detach(entry: &MountEntry) -> Result<()> {
-    let end = Instant::now() + crate::image::wait();
+fn detach(session: &Session, entry: &MountEntry) -> Result<()> {
+    let end = Instant::now() + session.wait.time();
     loop {
         let Err(error) = unmount_entry(entry) else { return Ok(()) };
         let is_busy = error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) || error.to_string().contains("busy");

@@ -2,11 +2,13 @@
 
 use super::list::is_dir;
 use crate::args::{DfArgs, DuArgs};
-use crate::exit::Failures;
-use crate::image::{find, open_to_read};
 use crate::interrupt;
-use crate::screen::{self, Screen, out, say};
-use crate::text::{human_size, set_json};
+use crate::open::paths::find;
+use crate::open::session::Session;
+use crate::open::volume::open_to_read;
+use crate::output::exit::Failures;
+use crate::output::screen::{self, Screen, out, say};
+use crate::output::text::{human_size, set_json};
 use anyhow::Result;
 use serde_json::json;
 use std::collections::HashSet;
@@ -17,8 +19,8 @@ use xfskit_ondisk::InodeNumber;
 use xfskit_transfer::{ImageWalk, WalkEvent};
 
 /// Runs `df`.
-pub fn df(args: &DfArgs, as_json: bool) -> Result<()> {
-    let filesystem = open_to_read(&args.read)?;
+pub fn df(session: &Session, args: &DfArgs, as_json: bool) -> Result<()> {
+    let filesystem = open_to_read(session, &args.read)?;
     let stat = filesystem.statfs();
     let bytes = |blocks: u64| blocks * u64::from(stat.block_bytes);
     let (total, free) = (bytes(stat.blocks), bytes(stat.free_blocks));
@@ -29,18 +31,26 @@ pub fn df(args: &DfArgs, as_json: bool) -> Result<()> {
         let mut value = json!({});
         set_json(&mut value, "image", args.read.image.image.as_os_str().as_bytes());
         (value["space"], value["inodes"]) = (space, inodes);
-        say!("{value:#}");
+        say!(session.output, "{value:#}");
         return Ok(());
     }
     let shown = |bytes: u64| if args.human_readable { human_size(bytes) } else { bytes.div_ceil(1024).to_string() };
     // Rounded up, as df does.
     let percent = |used: u64, total: u64| (used * 100).div_ceil(total.max(1));
     let unit = if args.human_readable { "Size" } else { "1K-blocks" };
-    say!("{:10} {unit:>12} {:>12} {:>12} {:>5}", "", "Used", "Free", "Use%");
-    say!("{:10} {:>12} {:>12} {:>12} {:>4}%", "space", shown(total), shown(used), shown(free), percent(used, total));
+    say!(session.output, "{:10} {unit:>12} {:>12} {:>12} {:>5}", "", "Used", "Free", "Use%");
+    say!(
+        session.output,
+        "{:10} {:>12} {:>12} {:>12} {:>4}%",
+        "space",
+        shown(total),
+        shown(used),
+        shown(free),
+        percent(used, total)
+    );
     let used = stat.inodes - stat.free_inodes;
     let (total, free) = (stat.inodes, stat.free_inodes);
-    say!("{:10} {total:>12} {used:>12} {free:>12} {:>4}%", "inodes", percent(used, total));
+    say!(session.output, "{:10} {total:>12} {used:>12} {free:>12} {:>4}%", "inodes", percent(used, total));
     Ok(())
 }
 
@@ -64,8 +74,8 @@ impl Counter {
 }
 
 /// Runs `du`.
-pub fn du(args: &DuArgs, as_json: bool) -> Result<()> {
-    let filesystem = open_to_read(&args.path.read)?;
+pub fn du(session: &Session, args: &DuArgs, as_json: bool) -> Result<()> {
+    let filesystem = open_to_read(session, &args.path.read)?;
     let start = find(&filesystem, &args.path.path)?;
     let mut counter = Counter { apparent: args.apparent_size, seen: HashSet::new() };
     let mut lines = Lines::new(args.human_readable, as_json);

@@ -3,12 +3,16 @@
 use super::label;
 use super::list::path_of;
 use crate::args::{PathArgs, XattrCommand};
-use crate::dump::{Block, Encoding, decode_value, encode_value, read_blocks, write_block};
-use crate::exit::{Failures, Usage, for_each};
-use crate::image::{edit, edit_after, find, open_to_read, shown};
 use crate::interrupt;
-use crate::screen::{self, out};
-use crate::text::{json_of, set_json};
+use crate::open::edit::{edit, edit_after};
+use crate::open::paths::{find, shown};
+use crate::open::session::Session;
+use crate::open::volume::open_to_read;
+use crate::output::dump::{Block, Encoding, decode_value, encode_value, read_blocks, write_block};
+use crate::output::exit::{Failures, Usage, for_each};
+use crate::output::screen::Messages;
+use crate::output::screen::{self, out};
+use crate::output::text::{json_of, set_json};
 use anyhow::{Context, Result};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -28,11 +32,11 @@ const MAX_VALUE_BYTES: u64 = 64 * 1024;
 const USUAL_PREFIX: &str = "user.";
 
 /// Runs the command.
-pub fn run(command: &XattrCommand, as_json: bool) -> Result<()> {
+pub fn run(session: &Session, command: &XattrCommand, as_json: bool) -> Result<()> {
     match command {
-        XattrCommand::List(args) => list(args, as_json),
+        XattrCommand::List(args) => list(session, args, as_json),
         XattrCommand::Get { read, path, name, encoding } => {
-            let filesystem = open_to_read(read)?;
+            let filesystem = open_to_read(session, read)?;
             let stat = find(&filesystem, path)?;
             let value = filesystem.get_xattr(stat.inode, name.as_bytes()).with_context(|| name.clone())?;
             print_value(name, &value, *encoding, as_json)
@@ -47,7 +51,7 @@ pub fn run(command: &XattrCommand, as_json: bool) -> Result<()> {
                 (_, true) => SetMode::Replace,
                 _ => SetMode::Any,
             };
-            edit(image, |filesystem| {
+            edit(session, image, |filesystem| {
                 logging.apply(filesystem);
                 let stat = find(filesystem, path)?;
                 filesystem
@@ -55,7 +59,7 @@ pub fn run(command: &XattrCommand, as_json: bool) -> Result<()> {
                     .with_context(|| format!("{}: {name}", shown(path)))
             })
         }
-        XattrCommand::Rm { image, logging, path, names } => edit(image, |filesystem| {
+        XattrCommand::Rm { image, logging, path, names } => edit(session, image, |filesystem| {
             logging.apply(filesystem);
             let stat = find(filesystem, path)?;
             let change = |name: &String| XattrChange { name: name.clone().into_bytes(), value: None };
@@ -63,20 +67,20 @@ pub fn run(command: &XattrCommand, as_json: bool) -> Result<()> {
             filesystem.change_xattrs(stat.inode, &changes, SetMode::Any, &Caller::root()).with_context(|| shown(path))
         }),
         XattrCommand::Dump { path, recursive, prefix, encoding } => {
-            dump(path, *recursive, prefix.as_deref(), *encoding, as_json)
+            dump(session, path, *recursive, prefix.as_deref(), *encoding, as_json)
         }
         XattrCommand::Label { image, logging, paths, file_contexts, verbose } => {
             let contexts = FileContexts::read(file_contexts)?;
             let report = if *verbose { label::Report::Changes } else { label::Report::Nothing };
             let look = |filesystem: &Volume| for_each(paths, |path| find(filesystem, path).map(drop));
-            edit_after(image, look, |filesystem| {
+            edit_after(session, image, look, |filesystem| {
                 logging.apply(filesystem);
-                label::run(filesystem, paths, &contexts, report)
+                label::run(&session.output, filesystem, paths, &contexts, report)
             })
         }
         XattrCommand::Restore { image, logging, file, root } => {
             let blocks = read_dump(file)?;
-            edit(image, |filesystem| {
+            edit(session, image, |filesystem| {
                 logging.apply(filesystem);
                 restore(filesystem, &blocks, root)
             })
@@ -84,8 +88,8 @@ pub fn run(command: &XattrCommand, as_json: bool) -> Result<()> {
     }
 }
 
-fn list(args: &PathArgs, as_json: bool) -> Result<()> {
-    let filesystem = open_to_read(&args.read)?;
+fn list(session: &Session, args: &PathArgs, as_json: bool) -> Result<()> {
+    let filesystem = open_to_read(session, &args.read)?;
     let stat = find(&filesystem, &args.path)?;
     let mut names = filesystem.list_xattrs(stat.inode)?;
     names.sort();
@@ -117,13 +121,14 @@ fn print_value(name: &str, value: &[u8], encoding: Option<Encoding>, as_json: bo
 }
 
 fn dump(
+    session: &Session,
     args: &PathArgs,
     recursive: bool,
     asked: Option<&str>,
     encoding: Option<Encoding>,
     as_json: bool,
 ) -> Result<()> {
-    let filesystem = open_to_read(&args.read)?;
+    let filesystem = open_to_read(session, &args.read)?;
     let start = find(&filesystem, &args.path)?;
     let prefix = asked.map_or(USUAL_PREFIX, |prefix| if prefix == "-" { "" } else { prefix });
     let mut out = out();
@@ -150,7 +155,7 @@ fn dump(
     }
     out.flush()?;
     if asked.is_none() && !as_json {
-        left_out.report();
+        left_out.report(session.messages());
     }
     failures.into_result()
 }
@@ -163,11 +168,11 @@ struct LeftOut {
 }
 
 impl LeftOut {
-    fn report(&self) {
+    fn report(&self, messages: Messages) {
         let several = |number, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
         if self.attributes > 0 {
             let (attributes, files) = (several(self.attributes, "attribute"), several(self.files, "file"));
-            screen::note(&format!(
+            messages.note(&format!(
                 "left out, since they do not begin with {USUAL_PREFIX}: {attributes} of {files}; -m - shows all"
             ));
         }

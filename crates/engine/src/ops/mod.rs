@@ -49,16 +49,15 @@ pub use identity::NewUuid;
 pub use info::Usage;
 pub use open::RecoveredDevices;
 pub use path::MAX_LINKS_FOLLOWED;
-pub use read_ahead::ReadAhead;
-pub use readdir::{LostNames, ReadDir};
+pub use readdir::ReadDir;
 pub use reference::InodeRef;
 pub use set_xattr::XattrOptions;
 pub use trim::{TrimBy, Trimmed};
 pub use xattr::Namespace;
 pub use xfskit_vfs::{
-    Caller, DirEntry, DirEntryRef, Fallocate, FileExtent, FileType, Flags, FsStat, LastLink, NewFile, Permissions,
-    RenameFlags, Seek, SetAttr, SetMode, SetTime, Stat, SyncKind, SyncPoint, WholeFile, XattrChange, split_path,
-    xflags,
+    Caller, DirEntry, DirEntryRef, Fallocate, FileExtent, FileType, Flags, FsStat, LastLink, LostNames, NewFile,
+    Permissions, ReadAhead, RenameFlags, Seek, SetAttr, SetMode, SetTime, Stat, SyncKind, SyncPoint, WholeFile,
+    XattrChange, split_path, xflags,
 };
 
 use crate::error::{Error, Result};
@@ -80,7 +79,7 @@ use xfskit_ondisk::dir::is_valid_name;
 /// # Names
 ///
 /// ```
-/// use xfskit_engine::{Caller, LastLink, NewFile, RenameFlags};
+/// use xfskit_engine::{Caller, LastLink, LostNames, NewFile, RenameFlags};
 /// # use std::sync::Arc;
 /// # let device = Arc::new(xfskit_device::MemoryDevice::new(64 << 20));
 /// # let fs = xfskit::create_on(device, &xfskit::MkfsOptions::new().small())?;

@@ -161,15 +161,3 @@ pub(crate) fn components(path: &[u8]) -> Vec<Vec<u8>> {
     let names = path.split(|&b| b == b'/').filter(|name| !name.is_empty() && *name != b".");
     names.rev().map(<[u8]>::to_vec).collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_splits_before_its_last_name() {
-        assert_eq!(split_path(b"/a/b").unwrap(), (b"/a/".as_slice(), b"b".as_slice()));
-        assert_eq!(split_path(b"b//").unwrap(), (b"".as_slice(), b"b".as_slice()));
-        assert!(split_path(b"//").is_err());
-    }
-}

@@ -1,6 +1,6 @@
 //! Brings inodes into the cache before they are asked for, where the device's requests take long.
 
-use super::Volume;
+use super::{ReadAhead, Volume};
 use xfskit_device::at_once;
 use xfskit_ondisk::InodeNumber;
 
@@ -8,15 +8,6 @@ use xfskit_ondisk::InodeNumber;
 const TOGETHER: usize = 32;
 /// The largest directory of which the blocks are brought, too.
 const MAX_DIR_BYTES: u64 = 64 << 10;
-
-/// What is brought into the cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadAhead {
-    /// Inodes.
-    Inodes,
-    /// Inodes, and the blocks of those that are directories of no more than 64 KiB.
-    Listings,
-}
 
 impl Volume {
     /// Whether an inode is in the cache.

@@ -1,39 +1,13 @@
 //! Lists directories.
 
 use super::file_type::type_of_entry;
-use super::{DirEntry, DirEntryRef, InodeRef, Volume};
+use super::{DirEntry, DirEntryRef, InodeRef, LostNames, Volume};
 use crate::dir;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::trans::Transaction;
 use std::ops::ControlFlow;
 use std::vec;
 use xfskit_ondisk::InodeNumber;
-
-/// What a directory has lost with blocks that cannot be used.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct LostNames {
-    /// What is wrong with the first of these blocks.
-    pub error: Error,
-    /// How many blocks are lost.
-    pub blocks: u64,
-    /// How many names they had; `None` if the index of the directory does not say that either.
-    pub names: Option<u64>,
-}
-
-impl std::fmt::Display for LostNames {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let blocks = match self.blocks {
-            1 => "a block of the directory is lost".into(),
-            count => format!("{count} blocks of the directory are lost"),
-        };
-        match self.names {
-            Some(1) => write!(f, "{blocks}, and 1 name with it"),
-            Some(names) => write!(f, "{blocks}, and {names} names with it"),
-            None => write!(f, "{blocks}, with nobody knows how many names"),
-        }
-    }
-}
 
 /// Entries that a [`ReadDir`] has in memory at once.
 const MAX_BATCH: usize = 128;

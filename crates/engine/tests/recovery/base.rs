@@ -130,7 +130,7 @@ pub fn refusal(base: &Base, scratch: &Scratch, items: &[Item]) -> String {
     journal.write(&path);
     let before = std::fs::read(&path).unwrap();
     let error = Image { data: path.clone(), log: None }.open(MountOptions::default()).err().expect("a refusal");
-    assert!(matches!(error, Error::Corrupt(_) | Error::Superblock(_) | Error::Unsupported(_)), "{error}");
+    assert!(matches!(error, Error::Corrupt(_) | Error::Superblock { .. } | Error::Unsupported(_)), "{error}");
     assert!(before == std::fs::read(&path).unwrap(), "a refused image was changed");
     error.to_string()
 }

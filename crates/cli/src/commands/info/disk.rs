@@ -6,27 +6,29 @@
 //!   #2       320 MiB  xfs, label "root", journal clean, uuid ..., partition label "root"
 //! ```
 
-use crate::live::LiveMount;
-use crate::log;
+use crate::commands::log;
+use crate::open::files::open_disks;
+use crate::open::mount_query::LiveMount;
+use crate::open::session::Session;
 use crate::operand;
-use crate::screen::say;
-use crate::text::set_json;
+use crate::output::screen::say;
+use crate::output::text::set_json;
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use xfskit_device::Access;
 use xfskit_disk::{Disk, Disks, Format, Found, Part, Partition, TableKind};
-use xfskit_ondisk::Unsupported;
 
 /// The disks of an operand that names no part. None where it names one filesystem, or a mount.
 ///
 /// # Errors
 /// As opening the operand.
-pub fn open(operand: &Path) -> Result<Option<Disks>> {
+pub fn open(session: &Session, operand: &Path) -> Result<Option<Disks>> {
     if operand::decode(operand)?.part != Part::Unnamed || LiveMount::at(operand)?.is_some() {
         return Ok(None);
     }
-    Ok(Some(operand::open_tree(operand)?))
+    Ok(Some(open_disks(session, &operand::decode(operand)?, Access::Read)?))
 }
 
 /// Whether there are partitions, empty ones perhaps.
@@ -45,9 +47,9 @@ pub fn container(disks: &Disks) -> Option<String> {
 ///
 /// # Errors
 /// Those of standard output.
-pub fn print(disks: &Disks, as_json: bool) -> Result<()> {
+pub fn print(session: &Session, disks: &Disks, as_json: bool) -> Result<()> {
     if as_json {
-        say!("{:#}", to_json(disks));
+        say!(session.output, "{:#}", to_json(disks));
         return Ok(());
     }
     let note = |found: &Found| {
@@ -59,12 +61,12 @@ pub fn print(disks: &Disks, as_json: bool) -> Result<()> {
         let uuid = found.contents.uuid.as_ref().map_or_else(String::new, |uuid| format!(", uuid {uuid}"));
         journal + &uuid
     };
-    say!("{}", disks.tree(&note));
+    say!(session.output, "{}", disks.tree(&note));
     Ok(())
 }
 
 /// The state of the journal of an XFS filesystem.
-fn journal(found: &Found) -> Option<Result<&'static str, Unsupported>> {
+fn journal(found: &Found) -> Option<Result<&'static str, String>> {
     let device = found.device.as_ref().ok().filter(|_| found.contents.is_xfs())?;
     Some(log::state_in_words(device))
 }

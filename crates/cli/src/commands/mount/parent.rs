@@ -1,12 +1,14 @@
 //! The parent of a mount: it mounts, unmounts and tells the system's log, and has no image open.
 
 use super::connection::{Connection, Message};
-use super::{MountSettings, ServerOutput, check_mount_point, deleted, leave_session, this_program};
-use crate::args::MountArgs;
-use crate::exit::{self, Reported};
+use super::deleted;
+use super::process::{ServerOutput, check_mount_point, leave_session, this_program};
+use super::syslog::{self, Budget};
+use crate::args::{MountArgs, MountSettings};
+use crate::open::session::Session;
 use crate::operand;
-use crate::screen::report;
-use crate::syslog::{self, Budget};
+use crate::output::exit::{self, Reported};
+use crate::output::screen::Messages;
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -43,22 +45,23 @@ impl Served for Server {
 }
 
 /// Runs the parent.
-pub(super) fn run(args: &MountArgs, settings: MountSettings) -> Result<()> {
+pub(super) fn run(session: &Session, args: &MountArgs, settings: MountSettings) -> Result<()> {
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("signals")?;
     check_mount_point(&args.mount_point)?;
     let output = args.server.then(|| ServerOutput::open(args.log_file.as_deref())).transpose()?;
     let (connection, theirs) = Connection::pair().context("a pair of sockets")?;
     let flags: &[&str] = if args.server { &["--server-process", "--server"] } else { &["--server-process"] };
-    let mut command = this_program(args, flags)?;
+    let mut command = this_program(session, args, flags)?;
     command.stdin(theirs).stdout(Stdio::null());
     let mut child = command.spawn().context("starting the server")?;
     // It has a copy of the server's end of the connection.
     drop(command);
     let unmounter = Arc::default();
-    attend_signals(signals, &child, Arc::clone(&unmounter));
+    attend_signals(session.messages(), signals, &child, Arc::clone(&unmounter));
     let server = Arc::new(Server { connection, has_ended: Mutex::new(false), ends: Condvar::new() });
     let mut mount = Mount {
         args,
+        messages: session.messages(),
         settings,
         output,
         server: &server,
@@ -87,6 +90,7 @@ struct NotAsked;
 
 struct Mount<'a> {
     args: &'a MountArgs,
+    messages: Messages,
     settings: MountSettings,
     output: Option<ServerOutput>,
     server: &'a Arc<Server>,
@@ -147,10 +151,10 @@ impl Mount<'_> {
 
     fn unmount_once(&self) {
         let Some(unmounter) = self.unmounter.get().cloned() else { return };
-        let unmounting = Arc::clone(&self.unmounting);
+        let (messages, unmounting) = (self.messages, Arc::clone(&self.unmounting));
         if !unmounting.swap(true, Ordering::Relaxed) {
             std::thread::spawn(move || {
-                unmount(&unmounter);
+                unmount(messages, &unmounter);
                 unmounting.store(false, Ordering::Relaxed);
             });
         }
@@ -176,11 +180,12 @@ impl Mount<'_> {
         let files = operand::files(&operand::canonical(&self.args.image));
         let dir = self.args.mount_point.canonicalize().unwrap_or_else(|_| self.args.mount_point.clone());
         let (image, server) = (self.args.image.display().to_string(), self.server_number);
+        let messages = self.messages;
         std::thread::spawn(move || {
             let is_mounted = || xfskit_fuse::mount_at(&dir).is_ok_and(|entry| entry.is_some());
             if let Some(file) = deleted::wait(files).ok().filter(|_| is_mounted()) {
                 let message = format!("warning: {}", deleted::message(&file, &dir, server));
-                report(&message);
+                messages.report(&message);
                 syslog::send(&image, &message);
             }
         });
@@ -215,14 +220,14 @@ impl Mount<'_> {
 }
 
 /// A signal unmounts. As long as the server still opens the image, it gets the signal instead, and ends.
-fn attend_signals(mut signals: Signals, server: &Child, unmounter: Arc<OnceLock<Unmounter>>) {
+fn attend_signals(messages: Messages, mut signals: Signals, server: &Child, unmounter: Arc<OnceLock<Unmounter>>) {
     let server = Pid::from_child(server);
     // Without such a file (before Linux 5.3) the server opens the image to the end.
     let server = pidfd_open(server, PidfdFlags::empty()).ok();
     std::thread::spawn(move || {
         for _ in signals.forever() {
             match (unmounter.get(), &server) {
-                (Some(unmounter), _) => unmount(unmounter),
+                (Some(unmounter), _) => unmount(messages, unmounter),
                 (None, Some(server)) => {
                     // One that has ended says itself how.
                     let _ = pidfd_send_signal(server, Signal::TERM);
@@ -233,9 +238,9 @@ fn attend_signals(mut signals: Signals, server: &Child, unmounter: Arc<OnceLock<
     });
 }
 
-fn unmount(unmounter: &Unmounter) {
+fn unmount(messages: Messages, unmounter: &Unmounter) {
     if let Err(error) = unmounter.unmount() {
-        report(&error.to_string());
+        messages.report(&error.to_string());
         std::process::exit(exit::code(&error.into()).into());
     }
 }

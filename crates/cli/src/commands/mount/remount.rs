@@ -1,11 +1,11 @@
 //! `mount -o remount`: the flags that the kernel has for every mount, and `larp`. The other options of the server stay
 //! as they are.
 
-use super::options::{MountSettings, is_ignored};
+use crate::args::{MountSettings, is_ignored};
 use crate::commands::stats;
-use crate::exit::Usage;
 use crate::operand;
-use crate::screen::report;
+use crate::output::exit::Usage;
+use crate::output::screen::Messages;
 use anyhow::{Context, Result, bail};
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags, XattrFlags};
 use rustix::mount::MountFlags;
@@ -57,7 +57,7 @@ fn check_image(image: &Path, mount_point: &Path) -> Result<()> {
 /// # Errors
 /// `Usage` for an unknown option, and for another image than the one that is mounted there; for what is not the root of
 /// a mount of xfskit; those of the system.
-pub fn run(image: &Path, mount_point: &Path, lists: &[String]) -> Result<()> {
+pub fn run(messages: Messages, image: &Path, mount_point: &Path, lists: &[String]) -> Result<()> {
     let shown = || mount_point.display().to_string();
     for option in options(lists).filter(|option| *option != "remount" && !is_ignored(option)) {
         MountSettings::default().apply(option).map_err(|why| Usage(format!("-o {option}: {why}")))?;
@@ -69,11 +69,11 @@ pub fn run(image: &Path, mount_point: &Path, lists: &[String]) -> Result<()> {
     let figures = stats::figures(mount_point)?;
     check_image(image, &root)?;
     let before = flags_of(&root).with_context(shown)?;
-    let flags = flags_after(before, lists);
+    let flags = flags_after(messages, before, lists);
     if !flags.contains(MountFlags::RDONLY) && figures["options"]["read_only"] == true {
         bail!("{}: the image was opened for reading only; unmount it, and mount it anew", shown());
     }
-    let logging = Logging::find((&root, mount_point), lists, flags)?;
+    let logging = Logging::find(messages, (&root, mount_point), lists, flags)?;
     if flags != before {
         rustix::mount::mount_remount(&root, flags, "").map_err(std::io::Error::from).with_context(shown)?;
     }
@@ -90,7 +90,7 @@ pub fn run(image: &Path, mount_point: &Path, lists: &[String]) -> Result<()> {
 }
 
 /// The flags of a mount as options change them. Options that change nothing are reported.
-fn flags_after(before: MountFlags, lists: &[String]) -> MountFlags {
+fn flags_after(messages: Messages, before: MountFlags, lists: &[String]) -> MountFlags {
     let mut flags = before;
     for option in options(lists) {
         match option {
@@ -103,11 +103,11 @@ fn flags_after(before: MountFlags, lists: &[String]) -> MountFlags {
                     flags = (flags - clear) | set;
                     if matches!(known, KernelOption::Sync | KernelOption::DirSync) {
                         let why = "what is done to directories waits as before; for that, mount anew";
-                        report(&format!("warning: -o {option}: {why}"));
+                        messages.report(&format!("warning: -o {option}: {why}"));
                     }
                 }
                 None if is_ignored(option) || option.starts_with(LARP) => {}
-                None => report(&format!("warning: -o {option}: a remount does not change it")),
+                None => messages.report(&format!("warning: -o {option}: a remount does not change it")),
             },
         }
     }
@@ -122,7 +122,12 @@ struct Logging<'a> {
 impl<'a> Logging<'a> {
     /// The change that the options ask for, if it is one. The kernel sets no attribute on a read-only mount, where
     /// none is logged either.
-    fn find((root, mount_point): (&Path, &Path), lists: &'a [String], flags: MountFlags) -> Result<Option<Self>> {
+    fn find(
+        messages: Messages,
+        (root, mount_point): (&Path, &Path),
+        lists: &'a [String],
+        flags: MountFlags,
+    ) -> Result<Option<Self>> {
         let Some(wanted) = options(lists).filter_map(|option| option.strip_prefix(LARP)).last() else {
             return Ok(None);
         };
@@ -133,7 +138,8 @@ impl<'a> Logging<'a> {
             return Ok(None);
         }
         if flags.contains(MountFlags::RDONLY) {
-            report(&format!("warning: -o larp={wanted}: a read-only mount logs nothing, and this stays as it is"));
+            messages
+                .report(&format!("warning: -o larp={wanted}: a read-only mount logs nothing, and this stays as it is"));
             return Ok(None);
         }
         Ok(Some(Self { wanted }))

@@ -2,22 +2,23 @@
 //! unmount; its parent does.
 
 use super::connection::{Connection, Message};
-use super::{MountSettings, ServerOutput, check_mount_point, leave_session, open_log};
-use crate::args::MountArgs;
-use crate::confined;
-use crate::exit;
-use crate::image::open_to_mount;
+use super::process::{ServerOutput, abort_on_panic, check_mount_point, leave_session, open_log};
+use super::syslog::SystemLog;
+use crate::args::{MountArgs, MountSettings};
 use crate::interrupt;
-use crate::qemu;
-use crate::screen::{ServerLog, report};
-use crate::syslog::SystemLog;
+use crate::open::policy;
+use crate::open::session::Session;
+use crate::open::volume::open_to_mount;
+use crate::output::exit;
+use crate::output::screen::ServerLog;
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::sync::Arc;
 use xfskit_fuse::{MountError, Serving};
 
 /// Runs the server.
-pub(super) fn run(args: &MountArgs, settings: MountSettings) -> Result<()> {
+pub(super) fn run(session: &Session, args: &MountArgs, settings: MountSettings) -> Result<()> {
     abort_on_panic();
     let connection = Connection::of_standard_input().context("the connection to the parent")?;
     begin_logging(args, &connection);
@@ -31,11 +32,11 @@ pub(super) fn run(args: &MountArgs, settings: MountSettings) -> Result<()> {
     }
     if !settings.no_sandbox {
         let images = [Some(&args.image), settings.log_device.as_ref()];
-        confined::plan(confined::plan_of_server(images.into_iter().flatten().map(|path| path.as_path())));
+        session.sandbox.plan(policy::of_server(images.into_iter().flatten().map(|path| path.as_path())));
     }
     // An image that takes for ever to be opened must not outlast a signal; one that is open is closed in good order.
     interrupt::watch_alone().context("signals")?;
-    let filesystem = open_to_mount(&args.image, settings.log_device.as_deref(), settings.engine)?;
+    let filesystem = open_to_mount(session, &args.image, settings.log_device.as_deref(), settings.engine)?;
     interrupt::leave_to_others();
     // A working directory that cannot be left stays busy; the mount works without this.
     let _ = std::env::set_current_dir("/");
@@ -46,9 +47,9 @@ pub(super) fn run(args: &MountArgs, settings: MountSettings) -> Result<()> {
         return Ok(filesystem.unmount().map_err(MountError::Close)?);
     };
     let serving = Serving::over(filesystem, kernel, end_report, &settings.fuse)?;
-    let serving = serving.with_follower(confined::take_follower());
-    serving.set_sandbox(confined::in_force().to_string());
-    attend(&connection, &serving);
+    let serving = serving.with_follower(session.sandbox.take_follower());
+    serving.set_sandbox(session.sandbox.in_force().to_string());
+    attend(session, &connection, &serving);
     let to_parent = connection.clone();
     std::thread::spawn(move || tell_of_signals(signals, &to_parent));
     connection.send(&Message::Serving)?;
@@ -60,16 +61,17 @@ pub(super) fn run(args: &MountArgs, settings: MountSettings) -> Result<()> {
 }
 
 /// Closes the image when the parent says so, or is gone: no process could unmount then.
-fn attend(connection: &Connection, serving: &Serving) {
+fn attend(session: &Session, connection: &Connection, serving: &Serving) {
     let (connection, end) = (connection.clone(), serving.end());
+    let (helpers, messages) = (Arc::clone(&session.helpers), session.messages());
     std::thread::spawn(move || {
         while !matches!(connection.receive(), Ok(Some(Message::Close) | None) | Err(_)) {}
         let closed = end.close();
-        qemu::end();
+        helpers.end();
         match closed {
             Ok(()) => std::process::exit(0),
             Err(error) => {
-                report(&error.to_string());
+                messages.report(&error.to_string());
                 std::process::exit(exit::code(&error.into()).into());
             }
         }
@@ -93,14 +95,4 @@ fn begin_logging(args: &MountArgs, connection: &Connection) {
         // Messages that standard error refuses are lost: a report of that would go to standard error too.
         log.log_internal_errors(false).with_writer(ServerLog).init();
     }
-}
-
-/// After a panic the server must not continue: the process ends, and the image is as after a power cut. The parent ends
-/// the connection to the kernel.
-pub(super) fn abort_on_panic() {
-    let report = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        report(info);
-        std::process::abort();
-    }));
 }

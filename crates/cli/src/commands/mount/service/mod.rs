@@ -9,12 +9,14 @@
 mod helper;
 mod packet;
 
-use super::options::MountSettings;
-use super::server::abort_on_panic;
-use crate::exit::{self, Usage};
-use crate::helper::parse;
-use crate::screen::{ServerLog, report};
-use crate::{confined, image};
+use super::process::abort_on_panic;
+use crate::args::MountSettings;
+use crate::args::mount_helper::parse;
+use crate::open::policy;
+use crate::open::session::Session;
+use crate::open::volume::mount_over;
+use crate::output::exit::{self, Usage};
+use crate::output::screen::{Messages, ServerLog};
 use anyhow::{Context, Result};
 use helper::{Helper, MountRequest, Request};
 use rustix::fs::OFlags;
@@ -34,17 +36,17 @@ use xfskit_fuse::{KernelOption, MountError, Options, Serving};
 const FUSE: &str = "/dev/fuse";
 
 /// Serves the mount that the program at standard input asks for.
-pub(super) fn run() -> Result<()> {
+pub(super) fn run(session: &Session) -> Result<()> {
     abort_on_panic();
     let log = tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_target(false).without_time();
     log.with_ansi(false).log_internal_errors(false).with_writer(ServerLog).init();
     // A pair of sockets is made for them, which the sandbox would forbid.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("signals")?;
     let (helper, request) = Helper::accept().context("the program that mounts")?;
-    match mount(&helper, request) {
+    match mount(session, &helper, request) {
         Ok((serving, _disks)) => {
-            let end = serving.end();
-            std::thread::spawn(move || close_on_signal(signals, || Ok(end.close()?)));
+            let (end, messages) = (serving.end(), session.messages());
+            std::thread::spawn(move || close_on_signal(messages, signals, || Ok(end.close()?)));
             // It has mounted, and has no part in what follows.
             let _ = helper.bye(0);
             drop(helper);
@@ -59,13 +61,13 @@ pub(super) fn run() -> Result<()> {
 }
 
 /// Closes the image, since this process cannot unmount: it does not see the mount.
-fn close_on_signal(mut signals: Signals, close: impl FnOnce() -> Result<()>) {
+fn close_on_signal(messages: Messages, mut signals: Signals, close: impl FnOnce() -> Result<()>) {
     if signals.forever().next().is_none() {
         return;
     }
     let code = close().map_or_else(
         |error| {
-            report(&error.to_string());
+            messages.report(&error.to_string());
             exit::code(&error)
         },
         |()| 0,
@@ -74,7 +76,7 @@ fn close_on_signal(mut signals: Signals, close: impl FnOnce() -> Result<()>) {
 }
 
 /// Opens the image and has it mounted. The disks have the locks of the image.
-fn mount(helper: &Helper, request: Request) -> Result<(Serving, Vec<Disks>)> {
+fn mount(session: &Session, helper: &Helper, request: Request) -> Result<(Serving, Vec<Disks>)> {
     let args = parse(request.arguments.into_iter().skip(1))?;
     let [image, mount_point] = args.paths.as_slice() else {
         return Err(Usage("expected an image and a folder".into()).into());
@@ -82,20 +84,20 @@ fn mount(helper: &Helper, request: Request) -> Result<(Serving, Vec<Disks>)> {
     let settings = MountSettings::parse(&args.options)?;
     verify(image, &settings)?;
     if !settings.no_sandbox {
-        confined::plan(confined::plan_of_server([]));
+        session.sandbox.plan(policy::of_server([]));
     }
     let devices = (0..settings.fuse.session().threads).map(|_| helper.open(FUSE.as_ref(), OFlags::RDWR));
     let devices = devices.map(|device| Ok(device?.into())).collect::<io::Result<Vec<OwnedFd>>>().context(FUSE)?;
     let access = if settings.engine.read_only { Access::Read } else { Access::Write };
     let log = settings.log_device.as_deref().map(|path| open(helper, path, access)).transpose()?;
     let files = open(helper, image, access)?;
-    confined::enter()?;
+    let confined = session.confine()?;
     let mut disks = Vec::new();
     let log = log.map(|files| read(helper, files, access, Unnamed::WholeDisk, &mut disks)).transpose()?;
     let device = read(helper, files, access, Unnamed::OnlyXfs, &mut disks)?;
-    let filesystem = image::mount_over(image, device, log, settings.engine)?;
-    let serving = attach(helper, request.connection, filesystem, (image, mount_point), &settings.fuse)?;
-    Ok((serving.with_devices(devices).with_follower(confined::take_follower()), disks))
+    let filesystem = mount_over(confined, image, device, log, settings.engine)?;
+    let serving = attach(session, helper, request.connection, filesystem, (image, mount_point), &settings.fuse)?;
+    Ok((serving.with_devices(devices).with_follower(session.sandbox.take_follower()), disks))
 }
 
 /// Refuses what this process cannot do.
@@ -162,6 +164,7 @@ fn open_file(helper: &Helper, path: &Path, access: Access) -> Result<FileDevice,
 
 /// Has the helper mount, and begins to serve. On an error the image is closed.
 fn attach(
+    session: &Session,
     helper: &Helper,
     connection: OwnedFd,
     filesystem: Volume,
@@ -177,7 +180,7 @@ fn attach(
         return Err(MountError::Mount(error).into());
     }
     let serving = Serving::over(filesystem, connection, None, options)?;
-    serving.set_sandbox(confined::in_force().to_string());
+    serving.set_sandbox(session.sandbox.in_force().to_string());
     Ok(serving)
 }
 

@@ -1,0 +1,7 @@
+//! What the command prints, and how it ends.
+
+pub mod dump;
+pub mod exit;
+pub mod progress;
+pub mod screen;
+pub mod text;
