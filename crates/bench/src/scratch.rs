@@ -94,7 +94,7 @@ impl Scratch {
         if let Some(log) = &made.log {
             asked.apply('l', &format!("logdev={}", log.display()))?;
         }
-        let env = SystemEnvironment::default();
+        let env = SystemEnvironment;
         asked.uuid = Some((u128::from(env.random()) << 64 | u128::from(env.random())).to_be_bytes());
         let (device, log_device) = made.open()?;
         let log_device = log_device.as_deref().map(|device| device as &dyn BlockDevice);

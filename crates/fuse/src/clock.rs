@@ -50,7 +50,7 @@ struct Floor {
 impl Default for KernelClock {
     /// The clock of a process that may make a file in memory. Where it may not, times are those of the coarse clock.
     fn default() -> Self {
-        Self { system: SystemEnvironment::default(), floor: Floor::new() }
+        Self { system: SystemEnvironment, floor: Floor::new() }
     }
 }
 

@@ -114,7 +114,7 @@ pub fn populate(device: Arc<dyn BlockDevice>, orphan_count: usize) -> Result<()>
     }
     orphans(&fs, root, &me, orphan_count)?;
     // This is not the filesystem's own unmount, which would free inodes that are open and unlinked.
-    Ok(fs.mount().unmount()?)
+    fs.mount().unmount()
 }
 
 fn attributes(fs: &Volume, root: InodeNumber, me: &Caller) -> Result<()> {

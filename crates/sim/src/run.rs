@@ -167,7 +167,7 @@ impl Run {
                 let result = bmap::allocate(&mut tx, ino, ForkKind::Data, FileBlock(at), count as u32).map(|_| ());
                 tx.finish(result)
             };
-            match step().map_err(Error::from) {
+            match step() {
                 Ok(()) => at += count,
                 Err(Error::Io { .. } | Error::Shutdown(_)) => return Err(Stop::Device),
                 Err(Error::TooLarge | Error::NoSpace) if !self.options.error_tags.is_empty() => return Ok(()),

@@ -9,7 +9,7 @@ use crate::labels::FileContexts;
 use crate::manifest::Manifest;
 use std::str::FromStr;
 use std::sync::Arc;
-use xfskit_ondisk::Timestamp;
+use xfskit_vfs::Timestamp;
 
 /// The attribute that has the label of SELinux.
 pub(crate) const LABEL: &[u8] = b"security.selinux";

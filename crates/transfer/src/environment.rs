@@ -1,8 +1,8 @@
 //! An environment in which the same tree always results in the same image.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use xfskit_engine::Environment;
-use xfskit_ondisk::Timestamp;
+use xfskit_vfs::Environment;
+use xfskit_vfs::Timestamp;
 
 /// A clock that stands still, and generations that follow from the image's UUID.
 #[derive(Debug)]

@@ -25,7 +25,7 @@ pub enum TransferError {
         /// The file or step at which it happened.
         path: String,
         /// The engine's error.
-        source: xfskit_engine::Error,
+        source: xfskit_vfs::Error,
     },
     /// A part of a directory of the image cannot be read.
     #[error("{path}: {}; {lost}", .lost.error)]
@@ -33,7 +33,7 @@ pub enum TransferError {
         /// The directory.
         path: String,
         /// What is lost.
-        lost: Box<xfskit_engine::LostNames>,
+        lost: Box<xfskit_vfs::LostNames>,
     },
     /// A file changed while it was copied.
     #[error("{0}: it changed while it was read, or is not as long as it says; copy it when nothing writes to it")]
@@ -151,7 +151,7 @@ impl TransferError {
 
     /// Whether the image has no room for the tree.
     pub fn is_full(&self) -> bool {
-        matches!(self, Self::Image { source: xfskit_engine::Error::NoSpace, .. })
+        matches!(self, Self::Image { source: xfskit_vfs::Error::NoSpace, .. })
     }
 }
 
@@ -179,7 +179,7 @@ pub(crate) fn host<'a, E: Into<io::Error>>(path: &'a [u8], what: &'static str) -
 }
 
 /// Adds the file of the image to an error.
-pub(crate) fn image(path: &[u8]) -> impl FnOnce(xfskit_engine::Error) -> TransferError + '_ {
+pub(crate) fn image(path: &[u8]) -> impl FnOnce(xfskit_vfs::Error) -> TransferError + '_ {
     move |source| TransferError::Image { path: shown(path), source }
 }
 

@@ -6,7 +6,7 @@
 use crate::error::TransferError;
 use crate::whiteout::OverLinks;
 use std::fmt;
-use xfskit_ondisk::Timestamp;
+use xfskit_vfs::Timestamp;
 
 /// Contents up to this size are part of their file's event, if they have no holes.
 pub const MAX_INLINE_BYTES: u64 = 64 * 1024;

@@ -50,4 +50,4 @@ pub use oci::{ContainerImage, ContainerSource, Platform};
 pub use pipe::{Existing, LeaveOut, Outlet, Progress, Sink, Sort, Source, survey, survey_sizes, transfer};
 pub use size::{LeastNeeds, Needs, Shape};
 pub use whiteout::{OverLinks, Whiteouts};
-pub use whole::CopyTree;
+pub use whole::{copy_in, copy_out};

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 use xfskit::MkfsOptions;
 use xfskit_testkit::{kernel_mount, scratch, tree};
-use xfskit_transfer::CopyTree;
+use xfskit_transfer::{copy_in, copy_out};
 
 /// A tree with further names, attributes, a hole, links, and permissions of all kinds.
 fn make(dir: &Path) {
@@ -30,16 +30,19 @@ fn a_tree_goes_in_and_out_by_one_call() {
     let (folder, image, copy) = (scratch.file("folder"), scratch.file("a.img"), scratch.file("copy"));
     make(&folder);
     let fs = xfskit::create(&image, 512 << 20, &MkfsOptions::new()).unwrap();
-    assert!(!fs.copy_in(&folder, "/tree").unwrap().are_real());
+    assert!(!copy_in(fs.volume(), &folder, "/tree").unwrap().are_real());
     // A file, what is in a folder, and a name that needs its directory.
-    fs.copy_in(folder.join("a/file"), "/again").unwrap();
+    copy_in(fs.volume(), folder.join("a/file"), "/again").unwrap();
     assert_eq!(fs.read("/again").unwrap(), b"contents");
     fs.remove_file("/again").unwrap();
-    fs.copy_in(&folder, "/").unwrap();
+    copy_in(fs.volume(), &folder, "/").unwrap();
     assert_eq!(fs.read("/a/b/further name").unwrap(), b"contents");
-    assert!(fs.copy_in(&folder, "/none/tree").is_err() && fs.copy_in(scratch.file("none"), "/x").is_err());
-    assert!(!fs.copy_out("/tree", &copy).unwrap().are_real());
-    assert!(fs.copy_out("/none", scratch.file("x")).is_err());
+    assert!(
+        copy_in(fs.volume(), &folder, "/none/tree").is_err()
+            && copy_in(fs.volume(), scratch.file("none"), "/x").is_err()
+    );
+    assert!(!copy_out(fs.volume(), "/tree", &copy).unwrap().are_real());
+    assert!(copy_out(fs.volume(), "/none", scratch.file("x")).is_err());
     fs.close().unwrap();
     let original = tree(&folder);
     assert_eq!(tree(&copy), original);

@@ -67,7 +67,7 @@ fn options(args: &BenchArgs) -> Result<Options> {
         _ => Against::Dir(side.clone()),
     });
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let now = short_time_string(SystemEnvironment::default().now()).replace('Z', " UTC");
+    let now = short_time_string(SystemEnvironment.now()).replace('Z', " UTC");
     Ok(Options {
         threads: args.threads,
         files: args.files,

@@ -55,7 +55,7 @@ pub fn environment(options: &Options) -> Result<Arc<dyn Environment>> {
     let uuid = options.uuid.expect("every image gets one");
     Ok(match source_date_epoch()? {
         Some(now) => Arc::new(FixedEnvironment::new(now, uuid)),
-        None => Arc::new(SystemEnvironment::default()),
+        None => Arc::new(SystemEnvironment),
     })
 }
 

@@ -58,7 +58,7 @@ fn import(session: &Session, filesystem: &Volume, args: &ImportArgs, trees: &Tre
     let written: Vec<_> = std::fs::metadata(&args.image.image).into_iter().collect();
     // A source that a signal has ended says so as an error of its stream.
     let ended = |error: anyhow::Error| if interrupt::came() { Interrupted.into() } else { error };
-    let mut source = trees.open(&written, &adjust, SystemEnvironment::default().now()).map_err(ended)?;
+    let mut source = trees.open(&written, &adjust, SystemEnvironment.now()).map_err(ended)?;
     let mut sink = ImageSink::new(filesystem, dir)?;
     if let Some(whiteouts) = trees.layers() {
         sink = sink.with_layers(whiteouts);

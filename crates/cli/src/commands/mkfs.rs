@@ -70,7 +70,7 @@ fn verify_source(args: &MkfsArgs) -> Result<(), Usage> {
 fn make_empty(session: &Session, args: &MkfsArgs, options: &Options) -> Result<Superblock> {
     let now = match fill::source_date_epoch()? {
         Some(epoch) => epoch,
-        None => SystemEnvironment::default().now(),
+        None => SystemEnvironment.now(),
     };
     let log_device = options.log_device.as_deref();
     let open_log = |path| Ok::<_, Error>((path, Existing::open(session, path)?));

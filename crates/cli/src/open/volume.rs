@@ -152,8 +152,7 @@ fn tell_of_recovery(session: &Session, image: &Path, filesystem: &Volume) {
 /// # Errors
 /// As opening a device and a filesystem.
 pub fn open(session: &Session, image: &Path, log_device: Option<&Path>, options: MountOptions) -> Result<Volume> {
-    let filesystem =
-        open_with(session, image, log_device, options, Warnings::Printed, Arc::new(SystemEnvironment::default()))?;
+    let filesystem = open_with(session, image, log_device, options, Warnings::Printed, Arc::new(SystemEnvironment))?;
     tell_of_recovery(session, image, &filesystem);
     Ok(filesystem)
 }
@@ -204,7 +203,7 @@ pub fn open_quietly(
     log_device: Option<&Path>,
     options: MountOptions,
 ) -> Result<Volume> {
-    open_with(session, image, log_device, options, Warnings::Left, Arc::new(SystemEnvironment::default()))
+    open_with(session, image, log_device, options, Warnings::Left, Arc::new(SystemEnvironment))
 }
 
 fn open_with(

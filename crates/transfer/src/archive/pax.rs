@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
-use xfskit_ondisk::Timestamp;
+use xfskit_vfs::Timestamp;
 
 const SCHILY: &[u8] = b"SCHILY.xattr.";
 const LIBARCHIVE: &[u8] = b"LIBARCHIVE.xattr.";

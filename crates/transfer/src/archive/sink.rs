@@ -8,7 +8,7 @@ use crate::event::{Contents, Kind, Node, split};
 use crate::pipe::Sink;
 use std::io::Write;
 use tar::{EntryType, Header};
-use xfskit_ondisk::DeviceNumber;
+use xfskit_vfs::DeviceNumber;
 
 /// The largest values that fit a header's fields.
 const MAX_NAME_BYTES: usize = 100;

@@ -17,7 +17,7 @@ use crate::event::{
 use crate::pipe::{Outlet, Source};
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
-use xfskit_ondisk::{DeviceNumber, Timestamp};
+use xfskit_vfs::{DeviceNumber, Timestamp};
 
 /// Bytes of a path that is too long in a message.
 const SHOWN_BYTES: usize = 60;

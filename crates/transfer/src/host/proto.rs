@@ -28,7 +28,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use xfskit_ondisk::{DeviceNumber, Timestamp};
+use xfskit_vfs::{DeviceNumber, Timestamp};
 
 /// The largest file that is read.
 const MAX_BYTES: u64 = 64 << 20;

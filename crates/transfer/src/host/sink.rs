@@ -15,7 +15,7 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use xfskit_ondisk::DeviceNumber;
+use xfskit_vfs::DeviceNumber;
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const PLACE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -472,7 +472,7 @@ fn mode(meta: &Meta, owner_refused: bool) -> Mode {
 }
 
 fn times(meta: &Meta) -> Timestamps {
-    let time = |time: xfskit_ondisk::Timestamp| Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.into() };
+    let time = |time: xfskit_vfs::Timestamp| Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.into() };
     Timestamps { last_access: time(meta.atime), last_modification: time(meta.mtime) }
 }
 

@@ -17,7 +17,7 @@ use std::mem::MaybeUninit;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path};
 use std::sync::OnceLock;
-use xfskit_ondisk::{DeviceNumber, Timestamp};
+use xfskit_vfs::{DeviceNumber, Timestamp};
 
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);

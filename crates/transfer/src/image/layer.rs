@@ -10,8 +10,8 @@ use crate::event::{join, split};
 use crate::whiteout::Whiteouts;
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
-use xfskit_engine::{Caller, Error, Stat};
-use xfskit_ondisk::InodeNumber;
+use xfskit_vfs::InodeNumber;
+use xfskit_vfs::{Caller, Error, Stat};
 
 /// The paths of the current layer.
 pub(super) struct LayerPaths {

@@ -12,7 +12,7 @@ use super::sink::ImageSink;
 use crate::error::{Result, image};
 use crate::event::{Hidden, Kind, Node, join, split};
 use crate::whiteout::OverLinks;
-use xfskit_engine::Error;
+use xfskit_vfs::Error;
 
 /// Most links that a path may lead through, as for Linux.
 const MAX_LINKS: usize = 40;

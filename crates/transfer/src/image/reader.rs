@@ -5,8 +5,8 @@ use crate::error::{Result, TransferError, image, shown};
 use crate::event::{MAX_INLINE_BYTES, Meta, is_not_the_files};
 use crate::image::walk::Found;
 use std::sync::atomic::{AtomicU64, Ordering};
-use xfskit_engine::{Error, FileType, Stat, Volume};
-use xfskit_ondisk::InodeNumber;
+use xfskit_vfs::InodeNumber;
+use xfskit_vfs::{Error, FileType, Stat, Volume};
 
 /// A file of the walk.
 pub(super) enum Step {
@@ -79,7 +79,7 @@ impl Room {
 /// Reads files of an image. Several threads may use one.
 #[derive(Clone, Copy)]
 pub(super) struct Reader<'a> {
-    pub filesystem: &'a Volume,
+    pub filesystem: &'a dyn Volume,
     pub attributes: Attributes,
 }
 
@@ -155,7 +155,7 @@ impl Reader<'_> {
 }
 
 /// The attributes of a file of an image.
-pub(super) fn meta_of(filesystem: &Volume, stat: &Stat, path: &[u8]) -> Result<Meta> {
+pub(super) fn meta_of(filesystem: &dyn Volume, stat: &Stat, path: &[u8]) -> Result<Meta> {
     let names = names_of_xattrs(filesystem, stat, path)?;
     let with_value = |name: Vec<u8>| {
         let value = filesystem.get_xattr(stat.inode, &name).map_err(image_attribute(path, &name))?;
@@ -171,7 +171,7 @@ fn bare_meta(stat: &Stat) -> Meta {
 }
 
 /// The names of a file's extended attributes, sorted.
-fn names_of_xattrs(filesystem: &Volume, stat: &Stat, path: &[u8]) -> Result<Vec<Vec<u8>>> {
+fn names_of_xattrs(filesystem: &dyn Volume, stat: &Stat, path: &[u8]) -> Result<Vec<Vec<u8>>> {
     let mut names = filesystem
         .list_xattrs(stat.inode)
         .map_err(|source| TransferError::Image { path: format!("{}: its attributes", shown(path)), source })?;

@@ -13,11 +13,11 @@ use crate::paths::{PathId, Paths};
 use crate::pipe::{Existing, Sink};
 use crate::whiteout::{OverLinks, Whiteouts};
 use std::collections::HashMap;
-use xfskit_engine::{
+use xfskit_vfs::InodeNumber;
+use xfskit_vfs::{
     Caller, Error, FileType, NewFile, Permissions, RenameFlags, SetAttr, SetMode, SetTime, Stat, Volume, WholeFile,
     XattrChange,
 };
-use xfskit_ondisk::InodeNumber;
 
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
@@ -29,7 +29,7 @@ const MAX_WAITING_BYTES: usize = 16 << 20;
 
 /// A directory of an image into which a tree is written.
 pub struct ImageSink<'a> {
-    pub(super) filesystem: &'a Volume,
+    pub(super) filesystem: &'a dyn Volume,
     base: Dir,
     /// Directories that are known, by the directory that each lies in and its name there. Paths would take memory that
     /// grows with the square of the depth.
@@ -115,7 +115,7 @@ impl<'a> ImageSink<'a> {
     ///
     /// # Errors
     /// `Image` when its ACLs cannot be read.
-    pub fn new(filesystem: &'a Volume, base: InodeNumber) -> Result<Self> {
+    pub fn new(filesystem: &'a dyn Volume, base: InodeNumber) -> Result<Self> {
         let base = open_dir(filesystem, base, b"")?;
         let recent = (Vec::new(), base);
         Ok(Self {
@@ -581,7 +581,7 @@ fn whole_file<'a>(node: &'a Node, bytes: &'a [u8]) -> WholeFile<'a> {
     }
 }
 
-fn open_dir(filesystem: &Volume, inode: InodeNumber, path: &[u8]) -> Result<Dir> {
+fn open_dir(filesystem: &dyn Volume, inode: InodeNumber, path: &[u8]) -> Result<Dir> {
     match filesystem.get_xattr(inode, DEFAULT_ACL) {
         Ok(_) => Ok(Dir { inode, has_default_acl: true }),
         Err(Error::NoAttribute) => Ok(Dir { inode, has_default_acl: false }),

@@ -19,8 +19,8 @@ use crate::pipe::{LeaveOut, Outlet, Sort, Source};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use xfskit_device::at_once;
-use xfskit_engine::{Error, FileType, Seek, Stat, Volume};
-use xfskit_ondisk::InodeNumber;
+use xfskit_vfs::InodeNumber;
+use xfskit_vfs::{Error, FileType, Seek, Stat, Volume};
 
 /// Where a piece cannot be read as a whole, it is read in steps of this size.
 const STEP_BYTES: usize = 4096;
@@ -45,7 +45,7 @@ pub struct ImageSource<'a> {
 
 impl<'a> ImageSource<'a> {
     /// A source for the inode `start`, which is sent under the path `prefix`.
-    pub fn new(filesystem: &'a Volume, start: InodeNumber, prefix: &[u8], recursive: bool) -> Self {
+    pub fn new(filesystem: &'a dyn Volume, start: InodeNumber, prefix: &[u8], recursive: bool) -> Self {
         Self {
             reader: Reader { filesystem, attributes: Attributes::Kept },
             start,
@@ -154,7 +154,7 @@ impl<'a> ImageSource<'a> {
 
     fn contents(&self, inode: InodeNumber, parts: &[(u64, u64)], path: &[u8], out: &mut Outlet) -> Result<()> {
         // The device cuts a long read into several that are on their way at the same time.
-        let most = if self.reader.filesystem.requests_at_once() > 1 { MAX_AHEAD_BYTES } else { PIECE_BYTES as u64 };
+        let most = if self.reader.filesystem.queue_depth() > 1 { MAX_AHEAD_BYTES } else { PIECE_BYTES as u64 };
         for &(start, length) in parts {
             let mut done = 0;
             while done < length {
@@ -204,7 +204,7 @@ impl<'a> ImageSource<'a> {
 
     /// The next steps of the walk that are sent: one, or several that are read at the same time.
     fn next_steps(&self, walk: &mut ImageWalk<'_>) -> VecDeque<Step> {
-        let most = if self.reader.filesystem.requests_at_once() > 1 { MAX_AHEAD } else { 1 };
+        let most = if self.reader.filesystem.queue_depth() > 1 { MAX_AHEAD } else { 1 };
         let (mut steps, mut bytes) = (VecDeque::new(), 0);
         while steps.len() < most && bytes < MAX_AHEAD_BYTES {
             match walk.next() {
@@ -234,7 +234,7 @@ impl<'a> ImageSource<'a> {
             Step::Found(found) => reader.read_small(found, wants_data, turn, &room),
             other => other,
         };
-        let threads = reader.filesystem.requests_at_once();
+        let threads = reader.filesystem.queue_depth();
         if steps.len() == 1 || threads == 1 {
             return steps.into_iter().map(|step| read(Turn::Next, step)).collect();
         }

@@ -3,8 +3,8 @@
 
 use crate::error::{Result, TransferError, image, shown};
 use std::collections::HashSet;
-use xfskit_engine::{ReadAhead, Stat, Volume};
-use xfskit_ondisk::{Corruption, InodeNumber};
+use xfskit_vfs::{Corruption, InodeNumber};
+use xfskit_vfs::{ReadAhead, Stat, Volume};
 
 /// Entries of a directory whose inodes are brought into the cache at a time, where requests take long.
 const AHEAD_ENTRIES: usize = 1024;
@@ -12,7 +12,7 @@ const AHEAD_ENTRIES: usize = 1024;
 /// A walk through a tree. A directory that is found a second time has several names, or lies in itself: this is an
 /// error, and the walk continues without it. A name that occurs twice in a directory is an error as well.
 pub struct ImageWalk<'a> {
-    filesystem: &'a Volume,
+    filesystem: &'a dyn Volume,
     start: Option<InodeNumber>,
     /// The path of what was found last. The walk has only one, since the image decides how deep its directories are.
     path: Vec<u8>,
@@ -82,7 +82,7 @@ impl Found {
 
 impl<'a> ImageWalk<'a> {
     /// A walk that begins with the inode `start`, which has the path `path`.
-    pub fn new(filesystem: &'a Volume, start: InodeNumber, path: &[u8]) -> Self {
+    pub fn new(filesystem: &'a dyn Volume, start: InodeNumber, path: &[u8]) -> Self {
         let (path, stack, dirs) = (path.to_vec(), Vec::new(), HashSet::new());
         Self { filesystem, start: Some(start), path, next: None, stack, dirs, damaged: DamagedDirs::WhatIsLeft }
     }
@@ -155,7 +155,7 @@ impl<'a> ImageWalk<'a> {
 
     /// Brings the inodes of the next entries into the cache where the device's requests take long.
     fn bring_ahead(&mut self) {
-        let is_far = self.filesystem.requests_at_once() > 1;
+        let is_far = self.filesystem.queue_depth() > 1;
         let Some(frame) = self.stack.last_mut().filter(|frame| is_far && frame.ahead == 0) else { return };
         frame.ahead = frame.left.len().min(AHEAD_ENTRIES);
         let inodes: Vec<_> = frame.left.iter().rev().take(frame.ahead).map(|(_, inode)| *inode).collect();

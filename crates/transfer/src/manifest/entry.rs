@@ -4,7 +4,7 @@ use crate::event::{FileKind, Meta};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use std::collections::BTreeMap;
-use xfskit_ondisk::{DeviceNumber, Timestamp};
+use xfskit_vfs::{DeviceNumber, Timestamp};
 
 /// The type that a value of `type=` names.
 fn parse_kind(text: &str) -> Option<FileKind> {

@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use xfskit_ondisk::Timestamp;
+use xfskit_vfs::Timestamp;
 
 /// The largest file that is read.
 const MAX_BYTES: u64 = 256 << 20;

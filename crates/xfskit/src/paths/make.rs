@@ -124,7 +124,7 @@ impl MkfsOptions {
     }
 
     fn environment_or_system(&self) -> Arc<dyn Environment> {
-        self.environment.clone().unwrap_or_else(|| Arc::new(SystemEnvironment::default()))
+        self.environment.clone().unwrap_or_else(|| Arc::new(SystemEnvironment))
     }
 }
 
@@ -195,7 +195,7 @@ pub fn create_on(device: Arc<dyn BlockDevice>, options: &MkfsOptions) -> Result<
 /// Takes the device for the new filesystem. No other filesystem may have it, or it would go on with its own image in
 /// memory.
 fn claim(device: &Arc<dyn BlockDevice>) -> Result<Claim> {
-    Claim::take(device, ClaimFor::Writing).map_err(|source| Error::Image { verb: "make", source: source.into() })
+    Claim::take(device, ClaimFor::Writing).map_err(|source| Error::Image { verb: "make", source })
 }
 
 fn claim_and_make(

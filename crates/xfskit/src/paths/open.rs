@@ -116,7 +116,7 @@ impl OpenOptions {
             Some(path) => Some(Arc::new(FileDevice::open(path, self.access())?) as Arc<dyn BlockDevice>),
             None => None,
         };
-        let environment = self.environment.clone().unwrap_or_else(|| Arc::new(SystemEnvironment::default()));
+        let environment = self.environment.clone().unwrap_or_else(|| Arc::new(SystemEnvironment));
         let options = MountOptions { read_only: self.is_read_only(), ..self.mount.clone() };
         let volume = Volume::open_in(device, log_device, options, environment);
         let volume = volume.map_err(|source| Error::Image { verb: "open", source })?;

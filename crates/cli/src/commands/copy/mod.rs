@@ -274,7 +274,7 @@ fn copy_all(
                     let counts = filesystem.statfs();
                     how.bar.expect_files(counts.inodes - counts.free_inodes);
                 }
-                let source = ImageSource::new(&filesystem, start.inode, prefix, args.is_recursive());
+                let source = ImageSource::new(&*filesystem, start.inode, prefix, args.is_recursive());
                 let source = source.with_attributes(how.adjust.attributes);
                 let mut source = source.leaving_out(left_out(args, prefix, &base));
                 how.copy(&mut source, &base, images)
@@ -346,7 +346,7 @@ impl How<'_> {
                 Ok(losses)
             }
             Target::Image(filesystem, dir) => {
-                self.transfer(source, &mut ImageSink::new(filesystem, *dir)?.with_existing(self.existing))
+                self.transfer(source, &mut ImageSink::new(&**filesystem, *dir)?.with_existing(self.existing))
             }
         }
     }
