@@ -9,8 +9,6 @@ mod args;
 mod called_as;
 mod commands;
 #[cfg(test)]
-mod fuzz_builders;
-#[cfg(test)]
 mod fuzz_tests;
 mod interrupt;
 mod open;
