@@ -125,7 +125,7 @@ fn is_metadump(operand: &Path) -> bool {
     let is_one = |file: PathBuf| {
         let mut first = [0; 4];
         let read = std::fs::File::open(file).and_then(|mut file| std::io::Read::read_exact(&mut file, &mut first));
-        read.is_ok() && [b"XFSM", b"XMD2"].contains(&&first)
+        read.is_ok() && xfskit_disk::is_metadump(&first)
     };
     crate::operand::files(operand).into_iter().any(is_one)
 }
