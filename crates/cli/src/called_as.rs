@@ -15,8 +15,8 @@ use crate::commands::{self, umount};
 use crate::open::header;
 use crate::open::qemu;
 use crate::open::session::Session;
-use crate::output::exit::Usage;
-use anyhow::Result;
+use crate::output::causes::Usage;
+use crate::output::error::Result;
 use std::path::Path;
 
 /// What to run if the program was called by another name than its own.

@@ -11,7 +11,7 @@
 //! A file of the host that is named like that comes first, as for `cp`.
 
 use crate::operand;
-use crate::output::exit::Usage;
+use crate::output::causes::Usage;
 use clap::Command;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

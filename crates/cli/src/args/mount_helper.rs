@@ -1,6 +1,6 @@
 //! Arguments in the form in which mount(8) and umount(8) call their helpers.
 
-use crate::output::exit::Usage;
+use crate::output::causes::Usage;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;

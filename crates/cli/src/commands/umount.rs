@@ -9,8 +9,8 @@
 
 use crate::open::session::Session;
 use crate::operand;
-use crate::output::exit::Usage;
-use anyhow::{Context, Result, bail};
+use crate::output::causes::Usage;
+use crate::output::error::{Context, Result, bail};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::HashSet;

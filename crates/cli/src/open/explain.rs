@@ -1,7 +1,8 @@
 //! What is wrong with an image that cannot be opened.
 
 use super::mounted::explain;
-use crate::output::exit::{NotAnImage, ZEROS};
+use crate::output::causes::{NotAnImage, ZEROS};
+use crate::output::error::CommandError;
 use std::path::Path;
 use std::sync::Arc;
 use xfskit::device::BlockDevice;
@@ -11,7 +12,7 @@ use xfskit::volume::Error;
 use xfskit_mkfs::{Extent, XFS, first_data, known_contents};
 
 /// The error of an image that cannot be opened. A file in another known format is reported as such, not as damaged.
-pub fn named(path: &Path, device: &dyn BlockDevice, error: anyhow::Error) -> anyhow::Error {
+pub fn named(path: &Path, device: &dyn BlockDevice, error: CommandError) -> CommandError {
     match known_contents(device) {
         Ok(Some(XFS)) => error,
         Ok(Some(what)) => explain(path, NotAnImage(what).into()),
@@ -23,7 +24,7 @@ pub fn named(path: &Path, device: &dyn BlockDevice, error: anyhow::Error) -> any
 }
 
 /// The error of a first superblock that its copies contradict: an unsupported version is damage, too.
-pub fn superblock_damage(error: Error) -> anyhow::Error {
+pub fn superblock_damage(error: Error) -> CommandError {
     match error {
         Error::Superblock(SuperblockError::Unsupported(why)) => {
             Error::from(Corruption::new("superblock", "the version of its copies").found(why.to_string())).into()

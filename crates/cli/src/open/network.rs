@@ -1,8 +1,8 @@
 //! Images that an NBD server has. `docs/network.md` says what protects them, and what does not.
 
 use crate::operand::address;
-use crate::output::exit::Usage;
-use anyhow::Result;
+use crate::output::causes::Usage;
+use crate::output::error::Result;
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;

@@ -17,8 +17,8 @@
 
 use super::unread::stored_bytes;
 use crate::operand::canonical_file;
-use crate::output::exit::Reported;
-use anyhow::{Context, Result, bail};
+use crate::output::causes::Reported;
+use crate::output::error::{CommandError, Context, Result, bail};
 use rustix::fs::Mode;
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::process::{
@@ -312,7 +312,7 @@ fn become_program(program: &Path, writes: bool, chain: &str, files: &[OsString])
     command.arg("--shared=1").args((!writes).then_some("--read-only"));
     command.arg(format!("json:{chain}")).stdin(Stdio::null()).env_clear();
     command.env("LISTEN_PID", std::process::id().to_string()).env("LISTEN_FDS", "1");
-    Err(anyhow::Error::from(command.exec()).context(program.display().to_string()))
+    Err(CommandError::from(command.exec()).context(program.display().to_string()))
 }
 
 impl Served {
