@@ -1,7 +1,7 @@
 //! The kinds of errors: of those that the command makes itself, and of those of the libraries.
 //!
-//! Errors of the host's filesystem or a device below an image get their kind in one place ([`of_io`]): lack of space is a
-//! failed operation, wherever it occurs, and an end of file that is too early is damage.
+//! Errors of the host's filesystem or a device below an image get their kind in one place ([`of_io`]): lack of space is
+//! a failed operation, wherever it occurs, and an end of file that is too early is damage.
 
 use super::error::{CommandError, Hint, Kind};
 use crate::interrupt::Interrupted;
@@ -60,8 +60,8 @@ pub struct Mounted {
     pub place: String,
 }
 
-/// A failure that is already reported, with its exit code: by a server in a process of its own, or by a command with exit
-/// codes of its own.
+/// A failure that is already reported, with its exit code: by a server in a process of its own, or by a command with
+/// exit codes of its own.
 #[derive(Debug, thiserror::Error)]
 #[error("it was reported already")]
 pub struct Reported(pub u8);

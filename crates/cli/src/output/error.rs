@@ -3,8 +3,8 @@
 //! ```text
 //! an error of a library ──From──▶ CommandError { kind, error, hint } ──context──▶ main: message, exit code
 //! ```
-//! A kind is given once, where an error of a library becomes one of the command ([`super::causes`]). Context adds to the
-//! message, and to nothing else.
+//! A kind is given once, where an error of a library becomes one of the command ([`super::causes`]). Context adds to
+//! the message, and to nothing else.
 
 use super::exit;
 use crate::interrupt;
@@ -45,8 +45,8 @@ pub enum Kind {
     Unsupported,
     /// This machine cannot mount it.
     NoMount,
-    /// It is reported already, with this exit code: by a server in a process of its own, or by a command with exit codes
-    /// of its own.
+    /// It is reported already, with this exit code: by a server in a process of its own, or by a command with exit
+    /// codes of its own.
     Reported(u8),
     /// Of several operands.
     Several(Failures),
@@ -135,9 +135,9 @@ impl CommandError {
         error.downcast().map_err(|error| Self { kind, error, hint })
     }
 
-    /// The message: the causes from the outside in, without those that the text before contains, and without a name that
-    /// the next cause begins with; then what the user can do about it with this command, which waits so long for an
-    /// image that is in use.
+    /// The message: the causes from the outside in, without those that the text before contains, and without a name
+    /// that the next cause begins with; then what the user can do about it with this command, which waits so long for
+    /// an image that is in use.
     pub fn message(&self, wait: Duration) -> String {
         let mut message = String::new();
         for cause in self.error.chain().map(ToString::to_string) {
