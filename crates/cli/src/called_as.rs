@@ -1,6 +1,7 @@
 //! The names by which the program can be called, besides its own. `mount` and `umount` call their helpers for the type
-//! `fuse.xfskit` with arguments of a form of their own; those of xfsprogs are in [`crate::commands::xfsprogs`], that of the
-//! process that reads headers is in [`crate::open::header`], and that of the one that becomes qemu-nbd in [`crate::open::qemu`].
+//! `fuse.xfskit` with arguments of a form of their own; those of xfsprogs are in [`crate::commands::xfsprogs`], that of
+//! the process that reads headers is in [`crate::open::header`], and that of the one that becomes qemu-nbd in
+//! [`crate::open::qemu`].
 //!
 //! ```text
 //! mount.fuse.xfskit IMAGE DIR [-sfnv] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]
@@ -15,8 +16,8 @@ use crate::commands::{self, umount};
 use crate::open::header;
 use crate::open::qemu;
 use crate::open::session::Session;
-use crate::output::exit::Usage;
-use anyhow::Result;
+use crate::output::causes::Usage;
+use crate::output::error::Result;
 use std::path::Path;
 
 /// What to run if the program was called by another name than its own.

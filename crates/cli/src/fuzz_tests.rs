@@ -5,7 +5,6 @@ use crate::args::{Cli, Command, mount_helper, with_expression};
 use crate::commands::find::Expression;
 use crate::commands::xattr::restore;
 use crate::output::dump::{Encoding, read_blocks, write_block};
-use crate::output::exit;
 use clap::Parser;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
@@ -74,8 +73,8 @@ fn dump(input: &[u8]) -> Behaviour {
     let image = Arc::new(Overlay::new(&BASE));
     let filesystem = Volume::open(Arc::clone(&image) as _, MountOptions::default()).expect("a sound image");
     if let Err(error) = restore(&filesystem, &blocks, OsStr::new("/")) {
-        behaviour.note(("restore", exit::message(&error, Duration::ZERO).rsplit(": ").next()));
-        let code = exit::code(&error);
+        behaviour.note(("restore", error.message(Duration::ZERO).rsplit(": ").next()));
+        let code = error.code();
         behaviour.note(code);
         assert_ne!(code, 3, "the image counts as damaged: {error:#}");
     }
@@ -143,7 +142,7 @@ fn command_line(input: &[u8]) -> Behaviour {
 }
 
 /// Parses a list of options: an unknown option must be refused by its name.
-fn options(list: &str) -> Result<MountSettings, exit::Usage> {
+fn options(list: &str) -> Result<MountSettings, crate::output::causes::Usage> {
     let is_known = |option: &str| {
         let name = option.split_once('=').map_or(option, |(name, _)| name);
         name.starts_with("x-") || OPTIONS.split(' ').any(|known| known == name)

@@ -9,15 +9,13 @@ mod args;
 mod called_as;
 mod commands;
 #[cfg(test)]
-mod fuzz_builders;
-#[cfg(test)]
 mod fuzz_tests;
 mod interrupt;
 mod open;
 mod operand;
 mod output;
 
-use anyhow::{Context, Result};
+use crate::output::error::{Context, Kind, Result};
 use args::mount_helper::of_mount_fuse;
 use args::{Cli, Command, mistakes};
 use open::network::OtherClients;
@@ -58,33 +56,33 @@ fn main() -> ExitCode {
 
 /// Runs the program, reports what failed, and gives the exit code.
 fn run_in(session: &Session, purpose: Purpose, run: impl FnOnce(&Session) -> Result<()>) -> ExitCode {
-    let names = xfskit_transfer::refuse_other_names().map_err(|error| exit::Usage(error.to_string()));
+    let names = xfskit_transfer::refuse_other_names().map_err(|error| crate::output::causes::Usage(error.to_string()));
     let result = names.map_err(Into::into).and_then(|()| run(session));
     let result = result.and_then(|()| session.output.end().context("standard output"));
     session.helpers.end();
     match result {
         Ok(()) => read_code(session, purpose),
         // A backup that is cut off is useless.
-        Err(error) if exit::is_broken_pipe(&error) && purpose == Purpose::WritesData => {
+        Err(error) if matches!(error.kind(), Kind::BrokenPipe) && purpose == Purpose::WritesData => {
             // This returns only where the system forbids it; then the exit code reports the signal.
             let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGPIPE);
             ExitCode::FAILURE
         }
         // The reader of a listing that closes the pipe has read enough.
-        Err(error) if exit::is_broken_pipe(&error) => read_code(session, purpose),
+        Err(error) if matches!(error.kind(), Kind::BrokenPipe) => read_code(session, purpose),
         Err(error) => {
             let (messages, wait) = (session.messages(), session.wait.time());
             // A server has already reported its error.
-            match error.downcast_ref::<exit::Failures>() {
-                Some(failures) => {
+            match error.kind() {
+                Kind::Several(failures) => {
                     failures.messages(wait).for_each(|(message, code)| messages.report_error(&message, code));
                 }
-                None if error.is::<exit::Reported>() => {}
-                None => messages.report_error(&exit::message(&error, wait), exit::code(&error)),
+                Kind::Reported(_) => {}
+                _ => messages.report_error(&error.message(wait), error.code()),
             }
             // What fails after a signal may have failed by it.
             interrupt::end();
-            ExitCode::from(exit::code(&error))
+            ExitCode::from(error.code())
         }
     }
 }

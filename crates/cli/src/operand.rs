@@ -8,7 +8,7 @@
 //! ```
 //! Commands keep the operand as a path: a file of that very name wins, and every message names it as the user did.
 
-use crate::output::exit::Usage;
+use crate::output::causes::Usage;
 use std::path::{Path, PathBuf};
 use xfskit_device::share_storage;
 use xfskit_disk::{DiskError, Operand};

@@ -4,7 +4,7 @@ mod common;
 
 use common::mounts::{prepared, server_of, signal, wait_for_end};
 use common::trace::{self, SIGNATURE_BYTES, Traced};
-use common::{fails, ok, xfskit};
+use common::{commands, fails, ok, xfskit};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -254,16 +254,7 @@ fn root_keeps_the_capabilities_that_a_command_needs() {
 
 #[test]
 fn no_command_is_forgotten() {
-    let listed = |of: &str| {
-        let help = ok(&format!("{of}--help"), Path::new(""));
-        let (_, rest) = help.split_once("\nCommands:\n").or_else(|| help.split_once("\nImages:\n")).unwrap();
-        let is_list = |line: &&str| !line.starts_with("Options");
-        let names = rest.lines().take_while(is_list).filter(|line| line.starts_with("  ") && !line.starts_with("   "));
-        names.map(|line| format!("{of}{}", line.split_whitespace().next().unwrap())).collect::<Vec<_>>()
-    };
-    let groups = ["xattr ", "log ", "admin "];
-    let all = groups.iter().flat_map(|group| listed(group)).chain(listed(""));
-    for command in all.filter(|name| !groups.iter().any(|group| group.trim_end() == name)) {
+    for command in commands() {
         let is_tried = COMMANDS.iter().any(|line| line.starts_with(&format!("{command} ")));
         let is_left_out = UNCONFINED.contains(&command.rsplit(' ').next().unwrap());
         assert!(is_tried || is_left_out, "{command}");

@@ -15,6 +15,7 @@
 
 mod common;
 
+use common::commands;
 use common::disks::have;
 use common::pages::{Block, Page, Part, pages, root};
 use rustix::process::geteuid;
@@ -313,26 +314,6 @@ fn rust_of_the_documents_stands_in_an_example() {
             assert!(sources.iter().any(stands_in), "{}: {shown:#?}", place(&page, block));
         }
     }
-}
-
-/// The commands, and those of `xattr`, `log` and `admin`, as they are given.
-fn commands() -> Vec<String> {
-    let listed = |command: &str| {
-        let output = Command::new(env!("CARGO_BIN_EXE_xfskit")).args(command.split_whitespace()).output().unwrap();
-        let help = String::from_utf8(output.stdout).unwrap();
-        // The list of all commands is in groups.
-        let (_, rest) = help.split_once("\nCommands:\n").or_else(|| help.split_once("\nImages:\n")).unwrap();
-        let is_list = |line: &&str| !line.starts_with("Options");
-        let names = rest.lines().take_while(is_list).filter(|line| line.starts_with("  ") && !line.starts_with("   "));
-        names.map(|line| line.split_whitespace().next().unwrap().to_owned()).collect::<Vec<_>>()
-    };
-    let (groups, mut found): (Vec<_>, Vec<_>) =
-        listed("--help").into_iter().partition(|name| ["xattr", "log", "admin"].contains(&name.as_str()));
-    for group in groups {
-        found.extend(listed(&format!("{group} --help")).into_iter().map(|name| format!("{group} {name}")));
-    }
-    found.retain(|name| name.split(' ').next_back() != Some("help"));
-    found
 }
 
 #[test]

@@ -114,7 +114,7 @@ impl Signature {
         match first {
             _ if first.starts_with(MAGIC) => Self::Qcow2,
             _ if first.starts_with(vmdk::SIGNATURE) => Self::Vmdk,
-            _ if metadump::SIGNATURES.iter().any(|signature| first.starts_with(signature)) => Self::Metadump,
+            _ if metadump::is_metadump(first) => Self::Metadump,
             _ => Self::Other,
         }
     }

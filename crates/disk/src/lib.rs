@@ -59,6 +59,7 @@ pub use disks::{Chosen, Disk, Disks, Found, FoundGroup, Unnamed, VolumeKind};
 pub use error::{DiskError, PartFault};
 pub use foreign::Foreign;
 pub use lvm::{Group, PhysicalVolume, Volume, groups, physical_volume};
+pub use metadump::is_metadump;
 pub use operand::{Operand, Part};
 pub use qcow2::qcow2_on;
 pub use table::{Partition, Table, TableKind, table};

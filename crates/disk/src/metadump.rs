@@ -22,7 +22,7 @@ use std::path::Path;
 use xfskit_device::{Access, BlockDevice, FileDevice};
 
 /// How the two versions begin.
-pub(crate) const SIGNATURES: [&[u8]; 2] = [b"XFSM", b"XMD2"];
+const SIGNATURES: [&[u8]; 2] = [b"XFSM", b"XMD2"];
 const SECTOR_BYTES: u64 = 512;
 const HEADER_1_BYTES: usize = 8;
 const HEADER_2_BYTES: u64 = 24;
@@ -33,6 +33,11 @@ const DATA_DEVICE: u64 = 0;
 /// Where a superblock has its magic, the size of a block and the number of blocks.
 const SUPERBLOCK: (&[u8], usize, usize) = (b"XFSB", 4, 8);
 const MOST_BLOCK_BYTES: u64 = 1 << 16;
+
+/// Whether a file that begins with these bytes is a metadump.
+pub fn is_metadump(first: &[u8]) -> bool {
+    SIGNATURES.iter().any(|signature| first.starts_with(signature))
+}
 
 /// Sectors that the dump has: how many, and where in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

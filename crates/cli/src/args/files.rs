@@ -2,6 +2,7 @@
 
 use super::examples;
 use super::image::{ImageArgs, PathsArgs, parse_octal};
+use crate::output::text::parse_time;
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 
@@ -65,8 +66,8 @@ pub struct TouchArgs {
     pub paths: PathsArgs,
     /// Instead of now: @SECONDS since 1970, or YYYY-MM-DD[ HH:MM[:SS]][ ZONE], with a fraction if need be; the zone
     /// is that of TZ unless given as Z or as in +0100
-    #[arg(short = 'd', long, value_name = "DATE", allow_hyphen_values = true, value_parser = crate::output::text::parse_time)]
-    pub date: Option<xfskit_ondisk::Timestamp>,
+    #[arg(short = 'd', long, value_name = "DATE", allow_hyphen_values = true, value_parser = parse_time)]
+    pub date: Option<xfskit::ondisk::Timestamp>,
     /// Do not make files
     #[arg(short = 'c', long)]
     pub no_create: bool,

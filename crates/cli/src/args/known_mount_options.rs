@@ -6,8 +6,8 @@
 //! | [`Ignored`] | taken: it is about how the kernel works, or a hint, and changes nothing that a program sees |
 //! | [`Refused`] | an error: it asks for something that the mount would not have |
 //!
-//! What has a meaning here is in `mount_options.rs`. Source of facts: xfs(5) of xfsprogs 7.2, `fs/xfs/xfs_super.c` of Linux
-//! 6.18, mount(8) of util-linux 2.41, mount.fuse3(8).
+//! What has a meaning here is in `mount_options.rs`. Source of facts: xfs(5) of xfsprogs 7.2, `fs/xfs/xfs_super.c` of
+//! Linux 6.18, mount(8) of util-linux 2.41, mount.fuse3(8).
 
 use Kind::{Ignored, IsSo, Refused};
 

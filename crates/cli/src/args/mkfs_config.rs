@@ -8,8 +8,8 @@
 //! ```
 //! Sections are named; each line of one is a sub-option of the letter that belongs to it.
 
-use crate::output::exit::Usage;
-use anyhow::{Context, Result};
+use crate::output::causes::Usage;
+use crate::output::error::{Context, Result};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 

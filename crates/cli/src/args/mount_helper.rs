@@ -1,6 +1,6 @@
 //! Arguments in the form in which mount(8) and umount(8) call their helpers.
 
-use crate::output::exit::Usage;
+use crate::output::causes::Usage;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -19,8 +19,8 @@ pub struct HelperArgs {
     pub fake: bool,
 }
 
-/// The arguments of a call by `mount.fuse`, the helper of mount(8) for the type `fuse.xfskit` where there is none of its
-/// own: it runs the program that the type names.
+/// The arguments of a call by `mount.fuse`, the helper of mount(8) for the type `fuse.xfskit` where there is none of
+/// its own: it runs the program that the type names.
 ///
 /// ```text
 /// xfskit IMAGE DIR -o OPTIONS

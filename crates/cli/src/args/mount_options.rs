@@ -1,7 +1,7 @@
 //! The options of `-o`.
 
 use super::known_mount_options::{Kind, kind_of};
-use crate::output::exit::Usage;
+use crate::output::causes::Usage;
 use crate::output::text::parse_size;
 use std::path::PathBuf;
 use xfskit_engine::{AttrLogging, AttrPath, Discard, MountOptions};

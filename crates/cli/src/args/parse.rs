@@ -4,7 +4,7 @@ use super::apart::with_images_apart;
 use super::cli::Cli;
 use super::help;
 use super::list::with_expression;
-use crate::output::exit::Usage;
+use crate::output::causes::Usage;
 use clap::{CommandFactory, FromArgMatches};
 
 /// The arguments of the program.

@@ -8,10 +8,10 @@ use crate::open::grow::{Growing, GrowingPart, open_to_grow};
 use crate::open::mount_query::LiveMount;
 use crate::open::session::Session;
 use crate::open::volume::{self, open_to_read, options_to_write, superblock_of};
-use crate::output::exit::Usage;
+use crate::output::causes::Usage;
+use crate::output::error::{CommandError, Context, Result};
 use crate::output::screen::say;
 use crate::output::text::human_size;
-use anyhow::{Context, Result};
 use serde_json::json;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -65,7 +65,7 @@ fn grow_file(args: &GrowArgs, mut file: FileDevice) -> Result<(Arc<dyn BlockDevi
     if bytes > has_bytes {
         file.extend(bytes).map_err(|error| match error.kind() {
             std::io::ErrorKind::Unsupported => limit(path, has_bytes),
-            _ => anyhow::Error::from(error).context(format!("{}: making the file longer", path.display())),
+            _ => CommandError::from(error).context(format!("{}: making the file longer", path.display())),
         })?;
     }
     Ok((Arc::new(file), bytes))
@@ -87,7 +87,7 @@ fn grow_part(session: &Session, args: &GrowArgs, part: GrowingPart) -> Result<(A
     Ok((Files::open(session, path, Access::Write)?.choose(session.confine()?, Unnamed::OnlyXfs)?.device, bytes))
 }
 
-fn limit(path: &Path, bytes: u64) -> anyhow::Error {
+fn limit(path: &Path, bytes: u64) -> CommandError {
     let name = path.display();
     Usage(format!("{name}: it has room for {bytes} bytes, which is its limit: make the disk larger first")).into()
 }
@@ -103,7 +103,7 @@ fn expect_whole(path: &Path, superblock: &Superblock, has_bytes: u64) -> Result<
         "it has {has_bytes} bytes of {needs}: it was cut short; its end has to come back from where it was copied"
     );
     let error = Error::from(Corruption::new("image", "as long as the filesystem").found(found));
-    Err(anyhow::Error::from(error).context(path.display().to_string()))
+    Err(CommandError::from(error).context(path.display().to_string()))
 }
 
 /// The size in bytes that the arguments ask for, of an image that is `has_bytes` long unless they say another one.

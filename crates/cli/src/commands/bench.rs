@@ -2,10 +2,10 @@
 
 use crate::args::BenchArgs;
 use crate::open::session::Session;
-use crate::output::exit::Usage;
+use crate::output::causes::Usage;
+use crate::output::error::{Context, Result};
 use crate::output::screen::{say, say_part};
 use crate::output::text::{parse_size, short_time_string};
-use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::path::Path;
@@ -30,7 +30,7 @@ pub fn run(session: &Session, args: &BenchArgs, as_json: bool) -> Result<()> {
     } else {
         say_part!(session.output, "{}", xfskit_bench::text(&report));
     }
-    failure.map_or(Ok(()), Err)
+    failure.map_or(Ok(()), |error| Err(error.into()))
 }
 
 /// A flag that the first signal sets, so that the command can stop and remove its files. A second signal ends the

@@ -8,9 +8,9 @@ use crate::open::paths::{find_place, resolve, shown};
 use crate::open::session::Session;
 use crate::open::standard_input::{Input, PIPE_ENDS_WITHIN, is_pipe};
 use crate::open::volume::open_to_read;
-use crate::output::exit::{Usage, for_each};
+use crate::output::causes::Usage;
+use crate::output::error::{Context, Result, for_each};
 use crate::output::screen::data;
-use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::ops::Range;
@@ -137,9 +137,7 @@ fn put(filesystem: &Volume, target: &Target<'_>, args: &WriteArgs, input: &Input
         Target::File(stat, (dir, name)) if can_be_replaced(stat) => {
             match replace(filesystem, stat, *dir, name, reader) {
                 // There is no room for both contents.
-                Err(error) if matches!(error.downcast_ref(), Some(Error::NoSpace)) => {
-                    overwrite(filesystem, stat, input)
-                }
+                Err(error) if matches!(error.cause(), Some(Error::NoSpace)) => overwrite(filesystem, stat, input),
                 replaced => replaced,
             }
         }

@@ -16,9 +16,9 @@ use crate::open::paths::shown;
 use crate::open::policy;
 use crate::open::session::{Confined, Session};
 use crate::open::unread::is_plain;
-use crate::output::exit::Usage;
+use crate::output::causes::Usage;
+use crate::output::error::{Context, Result, failed};
 use crate::output::progress::CopyBar;
-use anyhow::{Context, Result, anyhow};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -125,7 +125,7 @@ fn is_metadump(operand: &Path) -> bool {
     let is_one = |file: PathBuf| {
         let mut first = [0; 4];
         let read = std::fs::File::open(file).and_then(|mut file| std::io::Read::read_exact(&mut file, &mut first));
-        read.is_ok() && [b"XFSM", b"XMD2"].contains(&&first)
+        read.is_ok() && xfskit_disk::is_metadump(&first)
     };
     crate::operand::files(operand).into_iter().any(is_one)
 }
@@ -232,7 +232,7 @@ impl Copy<'_> {
             read(at, &mut copied[..length]).with_context(|| shown(target.as_os_str()))?;
             match bytes.unwrap_or(&zeros[..length]) == &copied[..length] {
                 true => Ok(()),
-                false => Err(anyhow!("{}: byte {at} and on does not read back as it was written", target.display())),
+                false => Err(failed!("{}: byte {at} and on does not read back as it was written", target.display())),
             }
         })
     }

@@ -2,9 +2,9 @@
 
 use crate::args::CrashTestArgs;
 use crate::open::session::Session;
-use crate::output::exit::{Reported, Usage};
+use crate::output::causes::{Reported, Usage};
+use crate::output::error::{CommandError, Context, Result};
 use crate::output::screen::say;
-use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use std::fs::File;
@@ -153,7 +153,7 @@ fn replay(session: &Session, args: &CrashTestArgs, workloads: &[&'static Workloa
     };
     let tag = args.errortag.as_deref().map(crate::args::error_tag).transpose().map_err(Usage)?;
     let run_options = RunOptions { fail_from: args.fail_from, tag, bad_place, transcript: true };
-    let (recording, transcript) = xfskit_sim::record(workload, seed, run_options).map_err(anyhow::Error::msg)?;
+    let (recording, transcript) = xfskit_sim::record(workload, seed, run_options).map_err(CommandError::msg)?;
     let (crashed, bounds) = xfskit_sim::crash(&recording, cut);
     let (acknowledged, begun) = (bounds.acknowledged, bounds.begun);
     for line in &transcript[..begun.min(transcript.len())] {

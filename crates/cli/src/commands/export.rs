@@ -12,10 +12,10 @@ use crate::open::sandbox::Holders;
 use crate::open::session::Session;
 use crate::open::volume::open_to_read;
 use crate::operand;
-use crate::output::exit::{self, Usage};
+use crate::output::causes::Usage;
+use crate::output::error::{Context, Kind, Result, failed};
 use crate::output::progress::CopyBar;
 use crate::output::screen;
-use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write, stdout};
 use std::os::fd::AsRawFd;
@@ -77,8 +77,8 @@ fn write_file(
         let file = File::options().write(true).open(path)?;
         // If the reader closes the pipe, the archive is incomplete. Unlike for a listing, this is an error.
         return write(session, filesystem, start, args, file).map(|written| written.0).map_err(|error| {
-            let is_cut = exit::is_broken_pipe(&error);
-            if is_cut { anyhow::anyhow!("the reader of the pipe has gone: the archive is cut off") } else { error }
+            let is_cut = matches!(error.kind(), Kind::BrokenPipe);
+            if is_cut { failed!("the reader of the pipe has gone: the archive is cut off") } else { error }
         });
     }
     let replaced = existing.as_ref().map(|_| Replaced::hold(&session.sandbox.holders, path, args.force)).transpose()?;
@@ -87,7 +87,7 @@ fn write_file(
     let unnamed = NewFile::new_beside(&path).map_err(|error| match error {
         OpenError::Io { source, .. } => source.into(),
         // The image could be opened, so this is a failed operation, as with `cp`.
-        _ => anyhow::anyhow!("there is no folder {} to make it in", path.parent().unwrap_or(&path).display()),
+        _ => failed!("there is no folder {} to make it in", path.parent().unwrap_or(&path).display()),
     })?;
     let (losses, holds_private) = write(session, filesystem, start, args, unnamed.file())?;
     let disks = operand::files(&args.path.read.image.image);

@@ -15,10 +15,10 @@ use crate::open::overwrite::{Existing, choose_part, open_part, verify_existing};
 use crate::open::session::Session;
 use crate::open::unread::open_with_below;
 use crate::operand;
-use crate::output::exit::Usage;
+use crate::output::causes::Usage;
+use crate::output::error::{CommandError, Context, Result};
 use crate::output::progress::{CopyBar, waiting_for};
 use crate::output::text::parse_size;
-use anyhow::{Context, Result};
 use std::fs::Metadata;
 use std::path::Path;
 use std::sync::Arc;
@@ -278,7 +278,7 @@ impl<'a> Fill<'a> {
             let (image, needs) = (self.args.image().display(), needs.image_bytes());
             let what =
                 format!("{image}: it has {has} bytes, and the source needs more than {needs}; what it holds stays");
-            return Err(anyhow::Error::from(Error::NoSpace).context(what));
+            return Err(CommandError::from(Error::NoSpace).context(what));
         }
         Ok(Some(files))
     }
@@ -377,11 +377,11 @@ fn with_room(bytes: u64, free: Option<Space>) -> u64 {
     bytes.next_multiple_of(STEP_BYTES)
 }
 
-fn is_full(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| cause.downcast_ref::<TransferError>().is_some_and(TransferError::is_full))
+fn is_full(error: &CommandError) -> bool {
+    error.cause().is_some_and(TransferError::is_full)
 }
 
 /// Whether an image cannot be made in this size, or has too little room.
-fn is_too_small(error: &anyhow::Error) -> bool {
-    is_full(error) || error.chain().any(|cause| cause.is::<xfskit_mkfs::MakeError>())
+fn is_too_small(error: &CommandError) -> bool {
+    is_full(error) || error.cause::<xfskit_mkfs::MakeError>().is_some()
 }

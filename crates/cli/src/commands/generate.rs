@@ -1,6 +1,6 @@
 //! Man pages and completion scripts, from the arguments themselves.
 
-use anyhow::{Context, Result};
+use crate::output::error::{Context, Result};
 use clap::{Arg, Command};
 use std::io::Write;
 use std::path::Path;

@@ -10,11 +10,11 @@ use crate::interrupt::{self, Interrupted};
 use crate::open::edit::edit_after;
 use crate::open::paths::{path_of_dir, resolve, shown};
 use crate::open::session::Session;
-use crate::output::exit::Usage;
+use crate::output::causes::Usage;
+use crate::output::error::{CommandError, Context, Result};
 use crate::output::progress::CopyBar;
-use anyhow::{Context, Result};
-use xfskit_device::share_storage;
-use xfskit_engine::{Environment, Error, LastLink, SystemEnvironment, Volume};
+use xfskit::device::share_storage;
+use xfskit::volume::{Environment, Error, LastLink, SystemEnvironment, Volume};
 use xfskit_transfer::{ImageSink, Losses, transfer};
 
 /// Runs the command.
@@ -47,7 +47,7 @@ pub fn run(session: &Session, args: &ImportArgs) -> Result<()> {
 fn find_dir(filesystem: &Volume, args: &ImportArgs) -> Result<xfskit_ondisk::InodeNumber> {
     let stat = resolve(filesystem, &args.dir, LastLink::Follow).with_context(|| shown(&args.dir))?;
     if !stat.file_type.is_dir() {
-        return Err(anyhow::Error::from(Error::NotADirectory).context(shown(&args.dir)));
+        return Err(CommandError::from(Error::NotADirectory).context(shown(&args.dir)));
     }
     Ok(stat.inode)
 }
@@ -57,8 +57,8 @@ fn import(session: &Session, filesystem: &Volume, args: &ImportArgs, trees: &Tre
     let adjust = adjust(&args.source, args.owner, &path_of_dir(filesystem, dir)?)?;
     let written: Vec<_> = std::fs::metadata(&args.image.image).into_iter().collect();
     // A source that a signal has ended says so as an error of its stream.
-    let ended = |error: anyhow::Error| if interrupt::came() { Interrupted.into() } else { error };
-    let mut source = trees.open(&written, &adjust, SystemEnvironment.now()).map_err(ended)?;
+    let ended = |error: CommandError| if interrupt::came() { Interrupted.into() } else { error };
+    let mut source = trees.open(&written, &adjust, SystemEnvironment::default().now()).map_err(ended)?;
     let mut sink = ImageSink::new(filesystem, dir)?;
     if let Some(whiteouts) = trees.layers() {
         sink = sink.with_layers(whiteouts);

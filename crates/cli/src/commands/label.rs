@@ -2,9 +2,8 @@
 
 use crate::interrupt;
 use crate::open::paths::{find_place, path_of_dir, shown};
-use crate::output::exit::for_each;
+use crate::output::error::{Context, Result, for_each};
 use crate::output::screen::{Output, say};
-use anyhow::{Context, Result};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

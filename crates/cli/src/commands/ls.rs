@@ -7,10 +7,9 @@ use crate::interrupt;
 use crate::open::paths::find;
 use crate::open::session::Session;
 use crate::open::volume::open_to_read;
-use crate::output::exit::Failures;
+use crate::output::error::{CommandError, Failures, Result};
 use crate::output::screen::{self, Screen, out};
 use crate::output::text::{human_size, mode_string, set_json, short_time_string};
-use anyhow::Result;
 use serde_json::Value;
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -139,10 +138,10 @@ impl List<'_> {
     }
 
     /// The error of a path, whose path is recorded.
-    fn failure(&mut self, path: &[u8], error: Error) -> anyhow::Error {
+    fn failure(&mut self, path: &[u8], error: Error) -> CommandError {
         let path = String::from_utf8_lossy(path).into_owned();
         self.failed.insert(path.clone());
-        anyhow::Error::from(error).context(path)
+        CommandError::from(error).context(path)
     }
 
     fn entries(&mut self, dir: &[u8], entries: &[NamedInode]) -> Result<()> {

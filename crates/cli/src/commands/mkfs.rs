@@ -11,10 +11,10 @@ use crate::open::overwrite::{Existing, choose_part, open_part, verify_existing};
 use crate::open::policy;
 use crate::open::session::Session;
 use crate::operand::is_remote;
-use crate::output::exit::Usage;
+use crate::output::causes::Usage;
+use crate::output::error::{CommandError, Context, Result};
 use crate::output::screen::{say, say_part};
 use crate::output::text::parse_size;
-use anyhow::{Context, Error, Result};
 use serde_json::json;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -73,7 +73,7 @@ fn make_empty(session: &Session, args: &MkfsArgs, options: &Options) -> Result<S
         None => SystemEnvironment.now(),
     };
     let log_device = options.log_device.as_deref();
-    let open_log = |path| Ok::<_, Error>((path, Existing::open(session, path)?));
+    let open_log = |path| Ok::<_, CommandError>((path, Existing::open(session, path)?));
     let (first, last) = if log_device.is_some_and(is_remote) { (None, log_device) } else { (log_device, None) };
     let log = first.map(open_log).transpose()?;
     let look_at = |confined| move |(path, log): (&Path, Existing)| log.into_device(confined, path, args.overwrite());
@@ -82,7 +82,7 @@ fn make_empty(session: &Session, args: &MkfsArgs, options: &Options) -> Result<S
         let confined = session.confine()?;
         let log = log.map(look_at(confined)).transpose()?;
         let part = choose_part(confined, args.image(), part, args.overwrite())?;
-        let made = make(&part, log.as_deref(), options, now).map_err(anyhow::Error::from).and_then(|superblock| {
+        let made = make(&part, log.as_deref(), options, now).map_err(CommandError::from).and_then(|superblock| {
             own_root(args, options, part, log)?;
             Ok(superblock)
         });
@@ -95,7 +95,7 @@ fn make_empty(session: &Session, args: &MkfsArgs, options: &Options) -> Result<S
     let (device, made) = open_target(args, options, held, log.as_deref())?;
     let own = device.metadata().with_context(|| args.image().display().to_string())?;
     let device = Arc::new(device);
-    let result = make(&device, log.as_deref(), options, now).map_err(anyhow::Error::from).and_then(|superblock| {
+    let result = make(&device, log.as_deref(), options, now).map_err(CommandError::from).and_then(|superblock| {
         own_root(args, options, device, log)?;
         if made {
             sync_names(args.image().parent().unwrap_or(args.image()), &File::open(args.image())?)?;

@@ -7,8 +7,7 @@ use crate::open::edit::{edit, edit_with};
 use crate::open::paths::{check_last_name, find, find_dir_place, find_place, shown};
 use crate::open::session::Session;
 use crate::open::volume::options_to_write;
-use crate::output::exit::for_each;
-use anyhow::{Context, Result, bail};
+use crate::output::error::{CommandError, Context, Result, bail, for_each};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use xfskit_engine::{Caller, Discard, Error, LastLink, MountOptions, RenameFlags, Stat, Volume};
@@ -115,7 +114,7 @@ fn remove(filesystem: &Volume, path: &OsStr, args: &RmArgs) -> Result<()> {
     }
     if is_dir(&stat) {
         let hint = format!("{}: -r removes it with everything in it", shown(path));
-        return Err(anyhow::Error::from(Error::IsADirectory).context(hint));
+        return Err(CommandError::from(Error::IsADirectory).context(hint));
     }
     filesystem.unlink(dir, name, &Caller::root()).with_context(|| shown(path))
 }

@@ -5,9 +5,9 @@ use crate::open::mount_query::{self, LiveFile, LiveMount};
 use crate::open::paths::{find, shown};
 use crate::open::session::Session;
 use crate::open::volume::open_to_read;
+use crate::output::error::{Context, Result};
 use crate::output::screen::{self, out};
 use crate::output::text::{json_of, set_json};
-use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::io::Write;
@@ -84,7 +84,7 @@ fn print_paths(out: &mut impl Write, paths: &[Vec<u8>]) -> Result<()> {
 fn paths_of(session: &Session, args: &InodeArgs) -> Result<Vec<Vec<u8>>> {
     let named = || format!("inode {}", args.inode);
     if let Some(mount) = LiveMount::at(&args.read.image.image)? {
-        return mount.inode(args.inode).paths().map_err(|error| match error.downcast_ref() {
+        return mount.inode(args.inode).paths().map_err(|error| match error.cause() {
             Some(Error::Stale(_)) => error,
             _ => error.context(named()),
         });

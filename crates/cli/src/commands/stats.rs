@@ -2,8 +2,8 @@
 
 use crate::args::MountPointArgs;
 use crate::open::session::Session;
+use crate::output::error::{Context, Result, bail};
 use crate::output::screen::say;
-use anyhow::{Context, Result, bail};
 use rustix::io::Errno;
 use serde_json::Value;
 use std::path::Path;

@@ -10,7 +10,7 @@ use super::sandbox::Holders;
 use super::unread::{explain, stored_bytes};
 use crate::interrupt;
 use crate::operand::is_address;
-use anyhow::{Context, Result, bail};
+use crate::output::error::{Context, Result, bail};
 use std::cell::RefCell;
 use std::io;
 use std::path::PathBuf;

@@ -5,10 +5,9 @@ use super::session::Session;
 use super::volume::{open, open_any, open_log_with, options_to_write};
 use crate::args::ImageArgs;
 use crate::interrupt;
-use crate::output::exit::Failures;
-use anyhow::{Context, Result};
-use xfskit_device::Access;
-use xfskit_engine::{Error, MountOptions, Volume};
+use crate::output::error::{Context, Kind, Result};
+use xfskit::device::Access;
+use xfskit::volume::{Error, MountOptions, Volume};
 
 /// Opens an image, runs an action, and closes the image: what the action did is complete when this returns. A signal
 /// does not end the program before that; an action of many steps checks between them for a signal.
@@ -79,8 +78,8 @@ fn rehearse(session: &Session, args: &ImageArgs, look: impl FnOnce(&Volume) -> R
     let Ok(filesystem) = opened else { return Ok(()) };
     match look(&filesystem) {
         // The changes need more memory than is allowed.
-        Err(error) if matches!(error.downcast_ref(), Some(Error::Io { .. } | Error::Shutdown(_))) => Ok(()),
-        Err(error) if error.downcast_ref::<Failures>().is_some_and(Failures::are_partial) => Ok(()),
+        Err(error) if matches!(error.cause(), Some(Error::Io { .. } | Error::Shutdown(_))) => Ok(()),
+        Err(error) if matches!(error.kind(), Kind::Several(failures) if failures.are_partial()) => Ok(()),
         result => result,
     }
 }

@@ -1,7 +1,8 @@
 //! What is wrong with an image that cannot be opened.
 
 use super::mounted::explain;
-use crate::output::exit::{NotAnImage, ZEROS};
+use crate::output::causes::{NotAnImage, ZEROS};
+use crate::output::error::CommandError;
 use std::path::Path;
 use std::sync::Arc;
 use xfskit::rescue::{Loss, Search, rescue};
@@ -12,7 +13,7 @@ use xfskit_ondisk::Corruption;
 use xfskit_vfs::SuperblockFault;
 
 /// The error of an image that cannot be opened. A file in another known format is reported as such, not as damaged.
-pub fn named(path: &Path, device: &dyn BlockDevice, error: anyhow::Error) -> anyhow::Error {
+pub fn named(path: &Path, device: &dyn BlockDevice, error: CommandError) -> CommandError {
     match known_contents(device) {
         Ok(Some(XFS)) => error,
         Ok(Some(what)) => explain(path, NotAnImage(what).into()),
@@ -24,7 +25,7 @@ pub fn named(path: &Path, device: &dyn BlockDevice, error: anyhow::Error) -> any
 }
 
 /// The error of a first superblock that its copies contradict: an unsupported version is damage, too.
-pub fn superblock_damage(error: Error) -> anyhow::Error {
+pub fn superblock_damage(error: Error) -> CommandError {
     match error {
         Error::Superblock { fault: SuperblockFault::Unsupported, why } => {
             Error::from(Corruption::new("superblock", "the version of its copies").found(why)).into()

@@ -5,7 +5,7 @@ use super::header;
 use super::session::{Confined, Session};
 use super::unread::open_unread;
 use crate::operand::{canonical_file, decode};
-use anyhow::{Context, Result};
+use crate::output::error::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xfskit_device::{Access, FileDevice};

@@ -4,7 +4,7 @@ use super::files::open_disks;
 use super::session::Session;
 use super::unread::is_plain;
 use crate::operand::decode;
-use anyhow::Result;
+use crate::output::error::Result;
 use std::path::Path;
 use std::sync::Arc;
 use xfskit_device::{Access, BlockDevice, FileDevice};

@@ -9,8 +9,8 @@
 //! this process takes names to open, as many and as long as a header may have, and nothing else.
 //! docs/design/sandbox.md says why.
 
-use crate::output::exit::Reported;
-use anyhow::{Context, Result};
+use crate::output::causes::Reported;
+use crate::output::error::{CommandError, Context, Result};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -53,7 +53,7 @@ pub fn run() -> Result<()> {
 /// Those of opening it once more.
 pub fn read_here(path: &Path, file: &FileDevice) -> Result<Below> {
     let again = || Ok(Header::over(&file.try_clone_file()?)?.read());
-    again().map_err(|error: std::io::Error| anyhow::Error::from(error).context(path.display().to_string()))
+    again().map_err(|error: std::io::Error| CommandError::from(error).context(path.display().to_string()))
 }
 
 /// Has the header of an open file read.

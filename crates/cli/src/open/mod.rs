@@ -13,7 +13,6 @@ pub mod mount_query;
 pub mod mounted;
 pub mod network;
 pub mod new_file;
-
 pub mod overwrite;
 pub mod paths;
 pub mod policy;

@@ -7,10 +7,11 @@
 //!
 //! The attributes and the question are listed in `xfskit_fuse`'s `virtual_xattrs`.
 
-use crate::open::mounted::{dead_server, is_dead, place_of, resolved};
+use crate::open::mounted::{dead_server, place_of, resolved};
 use crate::open::paths::number_of;
-use crate::output::exit::Usage;
-use anyhow::{Context, Error, Result, anyhow, bail};
+use crate::output::causes::Usage;
+use crate::output::causes::is_of_dead_server as is_dead;
+use crate::output::error::{CommandError, Context, Result, bail, failed};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -201,7 +202,7 @@ fn on_mount(path: &Path, real: std::io::Result<PathBuf>) -> Result<Option<(PathB
 }
 
 /// The error of a folder that is not the root of its mount.
-fn below_root(path: &Path, real: &Path, entry: &MountEntry) -> Error {
+fn below_root(path: &Path, real: &Path, entry: &MountEntry) -> CommandError {
     let below = entry.root.join(real.strip_prefix(&entry.place).unwrap_or(Path::new("")));
     let (path, below) = (path.display(), below.display());
     let what = match mount_of_root(entry).ok().flatten() {
@@ -224,32 +225,32 @@ fn superblock(root: &Path) -> Result<RawSuperblock, Errno> {
 }
 
 /// The error of a look-up, as a look-up in the image has it.
-fn explain_look_up(root: &Path, path: &OsStr, error: std::io::Error) -> Error {
+fn explain_look_up(root: &Path, path: &OsStr, error: std::io::Error) -> CommandError {
     let code = error.raw_os_error().map(Errno::from_raw_os_error);
     let error = match code {
         Some(Errno::NOENT) => volume::Error::NotFound,
         Some(Errno::NOTDIR) => volume::Error::NotADirectory,
         Some(Errno::LOOP) => volume::Error::TooManySymlinks,
         Some(Errno::NAMETOOLONG) if path.len() > xfskit_fuse::protocol::QUESTION_BYTES => {
-            return anyhow!("{}: too long a path to ask a server for: use inode:NUMBER", path.display());
+            return failed!("{}: too long a path to ask a server for: use inode:NUMBER", path.display());
         }
         Some(Errno::NAMETOOLONG) => volume::Error::NameTooLong,
         Some(code) => return explain(root, root, None, code),
-        None => return Error::from(error).context(root.display().to_string()),
+        None => return CommandError::from(error).context(root.display().to_string()),
     };
-    Error::from(error).context(path.display().to_string())
+    CommandError::from(error).context(path.display().to_string())
 }
 
 /// The error of a request to a server: of a file at `path` or, if its number was asked for, with that number.
-fn explain(path: &Path, place: &Path, number: Option<u64>, error: Errno) -> Error {
+fn explain(path: &Path, place: &Path, number: Option<u64>, error: Errno) -> CommandError {
     let (shown, at) = (path.display(), place.display());
     // A file that was asked for by its number is named by the caller.
     let of_file = |error: volume::Error| match number {
-        Some(_) => Error::from(error),
-        None => Error::from(error).context(shown.to_string()),
+        Some(_) => CommandError::from(error),
+        None => CommandError::from(error).context(shown.to_string()),
     };
     match error {
-        Errno::PERM => anyhow!("{shown}: only root and the user who mounted {at} may ask"),
+        Errno::PERM => failed!("{shown}: only root and the user who mounted {at} may ask"),
         Errno::STALE if number.is_some() => volume::Error::Stale(number.unwrap_or_default()).into(),
         Errno::NOTCONN => dead_server(path, place),
         Errno::UCLEAN => {
@@ -261,9 +262,9 @@ fn explain(path: &Path, place: &Path, number: Option<u64>, error: Errno) -> Erro
                 let what = "parent pointers: the image was made without them (mkfs with -n parent=1)";
                 of_file(volume::Error::NotSupported(what))
             }
-            _ => anyhow!("{shown}: the server at {at} is older than this command; unmount, and mount again"),
+            _ => failed!("{shown}: the server at {at} is older than this command; unmount, and mount again"),
         },
-        error => Error::from(std::io::Error::from(error)).context(shown.to_string()),
+        error => CommandError::from(std::io::Error::from(error)).context(shown.to_string()),
     }
 }
 
@@ -286,7 +287,7 @@ fn decode_parent(line: &[u8]) -> Option<(u64, Vec<u8>)> {
 }
 
 /// The error of a command that was given one operand, which is not on a mount of xfskit.
-pub fn path_is_missing(image: &Path) -> Error {
+pub fn path_is_missing(image: &Path) -> CommandError {
     let shown = image.display();
     Usage(match place_of(image) {
         Some(place) => {

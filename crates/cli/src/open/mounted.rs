@@ -5,18 +5,15 @@
 //! change while they are read. These functions look only at `/proc` and the name of the image, never at the image or
 //! the mount.
 
-use crate::output::exit::{Mounted, NotAnImage, OnMount, UNREADABLE, USAGE};
-use anyhow::Error;
-use rustix::io::Errno;
+use crate::output::causes::Mounted;
+use crate::output::error::{CommandError, Kind};
 use std::path::{Path, PathBuf};
-use xfskit_check::CheckError;
-use xfskit_device::{Names, OpenError};
-use xfskit_engine as volume;
+use xfskit::device::{Names, OpenError};
 use xfskit_fuse::{mount_around, mounts_of};
 use xfskit_vfs::SuperblockFault;
 
 /// The error of an image or device that could not be opened. If a mount by xfskit is the reason, it says what to do.
-pub fn explain_open(path: &Path, error: OpenError) -> Error {
+pub fn explain_open(path: &Path, error: OpenError) -> CommandError {
     let OpenError::Busy(in_use) = &error else { return explain(path, error.into()) };
     let Some(place) = place_of(path) else { return error.into() };
     Mounted { image: path.display().to_string(), holders: Names(in_use.holders()).to_string(), place }.into()
@@ -29,11 +26,11 @@ pub fn place_of(image: &Path) -> Option<String> {
 }
 
 /// The error of a file that is not an image. If the file is on a mount by xfskit, the error says so.
-pub fn explain(path: &Path, error: Error) -> Error {
+pub fn explain(path: &Path, error: CommandError) -> CommandError {
     let resolved = resolved(path);
     let Ok(Some(entry)) = mount_around(&resolved) else { return error };
     let (named, place, image) = (path.display(), entry.place.display(), entry.source.display());
-    if error.chain().any(is_of_dead_server) {
+    if matches!(error.kind(), Kind::Disconnected) {
         return dead_server(path, &entry.place);
     }
     let within = entry.root.join(resolved.strip_prefix(&entry.place).unwrap_or(&resolved));
@@ -43,42 +40,22 @@ pub fn explain(path: &Path, error: Error) -> Error {
         within.display(),
         within.display()
     );
-    match code_of_other_contents(&error) {
-        Some(code) => OnMount { message, code }.into(),
+    let kind = match error.kind() {
+        // Nothing more is to be said than that this is no image.
+        Kind::Missing => Kind::Missing,
+        Kind::NotAnImage => Kind::Usage,
         // An image may be a file on a mount, and damaged.
-        None => error.context(message),
-    }
-}
-
-/// The exit code of an error that says no more than that this is no image.
-fn code_of_other_contents(error: &Error) -> Option<u8> {
-    let is_other =
-        |error: &volume::Error| matches!(error, volume::Error::Superblock { fault: SuperblockFault::OtherFormat, .. });
-    error.chain().find_map(|cause| match cause.downcast_ref() {
-        Some(OpenError::NotAnImage { .. } | OpenError::Missing(_) | OpenError::NoFolder(_)) => Some(UNREADABLE),
-        _ if cause.is::<NotAnImage>() || cause.downcast_ref().is_some_and(is_other) => Some(USAGE),
-        _ => None,
-    })
+        _ => return error.context(message),
+    };
+    CommandError::new(kind, anyhow::Error::msg(message))
 }
 
 /// The error of a path on a mount whose server has ended.
-pub fn dead_server(path: &Path, place: &Path) -> Error {
+pub fn dead_server(path: &Path, place: &Path) -> CommandError {
     let (path, place) = (path.display(), place.display());
     let cure = format!("has ended without unmounting; 'xfskit umount {place}' takes it away");
-    OnMount { message: format!("{path}: the server of the mount on {place} {cure}"), code: UNREADABLE }.into()
-}
-
-/// Whether a cause is, or contains, the error of the system that a server has ended.
-fn is_of_dead_server(cause: &(dyn std::error::Error + 'static)) -> bool {
-    cause.downcast_ref().is_some_and(is_dead)
-        || matches!(cause.downcast_ref(), Some(OpenError::Io { source, .. }) if is_dead(source))
-        || matches!(cause.downcast_ref(), Some(volume::Error::Io { source, .. }) if is_dead(source))
-        || matches!(cause.downcast_ref(), Some(CheckError::Io(source)) if is_dead(source))
-}
-
-/// Whether the reason is a server that has ended.
-pub fn is_dead(error: &std::io::Error) -> bool {
-    error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error())
+    let message = format!("{path}: the server of the mount on {place} {cure}");
+    CommandError::new(Kind::Disconnected, anyhow::Error::msg(message))
 }
 
 /// A path without symbolic links, as far as it exists and the servers of its mounts answer.

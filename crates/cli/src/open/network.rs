@@ -1,8 +1,8 @@
 //! Images that an NBD server has. `docs/network.md` says what protects them, and what does not.
 
 use crate::operand::address;
-use crate::output::exit::Usage;
-use anyhow::Result;
+use crate::output::causes::Usage;
+use crate::output::error::Result;
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
@@ -61,8 +61,8 @@ impl Servers {
     ) -> Result<Option<Arc<dyn BlockDevice>>> {
         let Some(address) = address(name)? else { return Ok(None) };
         if access == Access::Write && self.others != OtherClients::KeptOut {
-            let why = "an NBD server does not say who else writes to the image, and two writers destroy it; see that no \
-                       other client does (docs/network.md), and say so with --others-kept-out";
+            let why = "an NBD server does not say who else writes to the image, and two writers destroy it; see that \
+                       no other client does (docs/network.md), and say so with --others-kept-out";
             return Err(Usage(format!("{address}: {why}")).into());
         }
         before_connecting(&address)?;

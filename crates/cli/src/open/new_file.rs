@@ -2,6 +2,7 @@
 //! that is killed leaves no file, and no other user can foresee a name and put a file there. On a filesystem without
 //! such files, they have a random name and are made with `O_EXCL`.
 
+use crate::output::error::{Result, bail};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use std::fs::{File, Metadata};
@@ -77,7 +78,7 @@ impl NewFile {
     ///
     /// # Errors
     /// Those of the system, in both folders.
-    pub fn to_keep_input(image: &Path) -> anyhow::Result<(Self, PathBuf)> {
+    pub fn to_keep_input(image: &Path) -> Result<(Self, PathBuf)> {
         let files = crate::operand::files(image);
         let image = files.first().map_or(image, PathBuf::as_path);
         let is_device = std::fs::metadata(image).is_ok_and(|data| !data.is_file()) || crate::operand::is_address(image);
@@ -90,7 +91,7 @@ impl NewFile {
                 Err(error) => failed.push(format!("{}: {error}", dir.display())),
             }
         }
-        anyhow::bail!(
+        bail!(
             "the input is kept in a file until it ends, and none can be made (TMPDIR names a folder): {}",
             failed.join(", ")
         )

@@ -7,8 +7,8 @@ use super::session::{Confined, Session};
 use super::unread::is_plain;
 use crate::args::{MkfsArgs, Overwrite};
 use crate::operand;
-use crate::output::exit::Usage;
-use anyhow::{Context, Result};
+use crate::output::causes::Usage;
+use crate::output::error::{Context, Result};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -115,7 +115,7 @@ pub fn verify_existing(path: &Path, device: &FileDevice, overwrite: Overwrite, s
     let is_file = device.metadata().map_err(io_error)?.is_file();
     let extent = if is_file { Extent::File } else { Extent::Disk };
     let verified = verify_overwritable(&shown.to_string(), device, found, extent, overwrite);
-    verified.map_err(|error| match error.downcast() {
+    verified.map_err(|error| match error.into_cause() {
         Ok(source) => io_error(source).into(),
         Err(error) => error,
     })?;

@@ -1,7 +1,7 @@
 //! Files in an open image, by the paths that a command was given.
 
-use crate::output::exit::Usage;
-use anyhow::{Context, Result};
+use crate::output::causes::Usage;
+use crate::output::error::{Context, Result};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use xfskit_engine::{Error, LastLink, Stat, Volume};

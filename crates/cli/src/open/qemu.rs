@@ -5,20 +5,20 @@
 //!   a connected socket  ◀──── the disk, by NBD ────▶ its listening end, and the files of the disk as open files
 //!   a lifeline          ◀──▶ ends what it has started when the other end is closed
 //! ```
-//! Watcher and process are this program by the name `xfskit-qemu`. The process keeps the right to open the files of the disk, which were
-//! opened and locked here, and to run qemu-nbd with its libraries, and no others; it has no TCP. What
+//! Watcher and process are this program by the name `xfskit-qemu`. The process keeps the right to open the files of the
+//! disk, which were opened and locked here, and to run qemu-nbd with its libraries, and no others; it has no TCP. What
 //! each file is, it is told: it looks for no format, and follows no name that a file contains.
 //!
 //! The socket is connected before the process is started, and has no name any more then: nobody else can connect, and
-//! nothing is left behind. qemu-nbd ends when the connection does. The watcher sees to it that it ends with the command,
-//! however that ends: a signal for the death of a parent does not leave the sandbox of one that is confined.
+//! nothing is left behind. qemu-nbd ends when the connection does. The watcher sees to it that it ends with the
+//! command, however that ends: a signal for the death of a parent does not leave the sandbox of one that is confined.
 //!
 //! docs/design/sandbox.md says what is promised.
 
 use super::unread::stored_bytes;
 use crate::operand::canonical_file;
-use crate::output::exit::Reported;
-use anyhow::{Context, Result, bail};
+use crate::output::causes::Reported;
+use crate::output::error::{CommandError, Context, Result, bail};
 use rustix::fs::Mode;
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::process::{
@@ -160,8 +160,8 @@ impl Helpers {
         Ok(Ok(()))
     }
 
-    /// Ends what was started, before this process ends: what was written is complete then. Nothing is read or written any
-    /// more.
+    /// Ends what was started, before this process ends: what was written is complete then. Nothing is read or written
+    /// any more.
     pub fn end(&self) {
         for served in &mut *self.served() {
             // One that has ended before is waited for, too.
@@ -312,7 +312,7 @@ fn become_program(program: &Path, writes: bool, chain: &str, files: &[OsString])
     command.arg("--shared=1").args((!writes).then_some("--read-only"));
     command.arg(format!("json:{chain}")).stdin(Stdio::null()).env_clear();
     command.env("LISTEN_PID", std::process::id().to_string()).env("LISTEN_FDS", "1");
-    Err(anyhow::Error::from(command.exec()).context(program.display().to_string()))
+    Err(CommandError::from(command.exec()).context(program.display().to_string()))
 }
 
 impl Served {

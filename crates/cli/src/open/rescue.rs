@@ -1,7 +1,7 @@
 //! Images that have lost their first superblock or their end.
 
 use super::session::Session;
-use anyhow::{Context, Result};
+use crate::output::error::{Context, Result};
 use std::path::Path;
 use std::sync::Arc;
 use xfskit::rescue::{Loss, Search, rescue};

@@ -9,7 +9,7 @@
 //! Without a plan nothing is given up. Which commands need what is in [`super::policy`]; when which step is taken, in
 //! [`super::session`].
 
-use anyhow::{Context, Result};
+use crate::output::error::{Context, Result};
 use std::cell::RefCell;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;

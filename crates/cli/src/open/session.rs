@@ -15,8 +15,8 @@ use super::sandbox::{Entry, Plan, Sandbox, Sandboxing};
 use super::unread::open_with_below;
 use super::wait::Wait;
 use crate::operand;
+use crate::output::error::{Context, Result};
 use crate::output::screen::{Messages, Output};
-use anyhow::{Context, Result};
 use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
@@ -196,7 +196,7 @@ impl Session {
         self.before_opening()?;
         let is_busy = |error: &OpenError| matches!(error, OpenError::Busy(_));
         let device = self.wait.retry_while(is_busy, || FileDevice::open(path, access));
-        let device = device.map_err(|error| match error.downcast() {
+        let device = device.map_err(|error| match error.into_cause() {
             Ok(error) => explain_open(path, error),
             Err(error) => error,
         })?;

@@ -2,7 +2,7 @@
 //! and an input that ends in an error must not leave a part of itself in a file.
 
 use crate::open::new_file::NewFile;
-use anyhow::{Context, Result};
+use crate::output::error::{Context, Result};
 use std::fs::File;
 use std::io::{Read, Seek, Write, stdin};
 use std::path::Path;

@@ -4,7 +4,7 @@ use super::header;
 use super::mounted::explain_open;
 use super::wait::Wait;
 use crate::operand::{self, is_address};
-use anyhow::{Error, Result};
+use crate::output::error::{CommandError, Kind, Result};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -34,7 +34,7 @@ pub fn open_unread(
     access: Access,
     then: impl Fn(&mut Unread) -> Result<()>,
 ) -> Result<Unread> {
-    let is_busy = |error: &Error| matches!(error.downcast_ref(), Some(DiskError::Open(OpenError::Busy(_))));
+    let is_busy = |error: &CommandError| matches!(error.kind(), Kind::Busy);
     let opened = wait.retry_while(is_busy, || {
         let mut file = Unread::open(path, access)?;
         then(&mut file)?;
@@ -44,8 +44,8 @@ pub fn open_unread(
 }
 
 /// An error of opening a file, with what the user can do if xfskit has it mounted.
-pub fn explain(path: &Path, error: Error) -> Error {
-    match error.downcast() {
+pub fn explain(path: &Path, error: CommandError) -> CommandError {
+    match error.into_cause() {
         Ok(DiskError::Open(error)) => explain_open(path, error),
         Ok(error) => error.into(),
         Err(error) => error,

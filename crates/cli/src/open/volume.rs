@@ -6,7 +6,7 @@ use super::rescue::{OpenPart, Warnings, rescued};
 use super::session::{Confined, Session};
 use crate::args::ReadArgs;
 use crate::operand;
-use anyhow::{Context, Result};
+use crate::output::error::{Context, Result};
 use std::path::Path;
 use std::sync::Arc;
 use xfskit::rescue::Loss;

@@ -1,7 +1,7 @@
 //! How long the program waits for an image that is in use.
 
 use crate::interrupt;
-use anyhow::Result;
+use crate::output::error::{CommandError, Result};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ impl Wait {
     /// Those of `open`; [`Interrupted`](interrupt::Interrupted) by a signal during the wait.
     pub fn retry_while<T, E>(&self, is_busy: impl Fn(&E) -> bool, open: impl Fn() -> Result<T, E>) -> Result<T>
     where
-        anyhow::Error: From<E>,
+        CommandError: From<E>,
     {
         let began = Instant::now();
         loop {

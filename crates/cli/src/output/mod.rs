@@ -1,6 +1,8 @@
 //! What the command prints, and how it ends.
 
+pub mod causes;
 pub mod dump;
+pub mod error;
 pub mod exit;
 pub mod progress;
 pub mod screen;

@@ -58,3 +58,23 @@ pub fn image(scratch: &Scratch) -> PathBuf {
     ok("mkfs IMAGE --size 512M -q", &image);
     image
 }
+
+/// The commands, and those of `xattr`, `log` and `admin`, as they are given.
+pub fn commands() -> Vec<String> {
+    let listed = |command: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_xfskit")).args(command.split_whitespace()).output().unwrap();
+        let help = String::from_utf8(output.stdout).unwrap();
+        // The list of all commands is in groups.
+        let (_, rest) = help.split_once("\nCommands:\n").or_else(|| help.split_once("\nImages:\n")).unwrap();
+        let is_list = |line: &&str| !line.starts_with("Options");
+        let names = rest.lines().take_while(is_list).filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+        names.map(|line| line.split_whitespace().next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let (groups, mut found): (Vec<_>, Vec<_>) =
+        listed("--help").into_iter().partition(|name| ["xattr", "log", "admin"].contains(&name.as_str()));
+    for group in groups {
+        found.extend(listed(&format!("{group} --help")).into_iter().map(|name| format!("{group} {name}")));
+    }
+    found.retain(|name| name.split(' ').next_back() != Some("help"));
+    found
+}

@@ -7,9 +7,10 @@ use crate::args::CheckArgs;
 use crate::open::explain::named;
 use crate::open::session::Session;
 use crate::open::volume::{open_log, open_to_look, open_without_lock, superblock_of};
-use crate::output::exit::{self, Reported, message};
+use crate::output::causes::Reported;
+use crate::output::error::Result;
+use crate::output::exit;
 use crate::output::screen::say;
-use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use paths::Paths;
 use serde_json::{Value, json};
@@ -48,8 +49,8 @@ pub fn run(session: &Session, args: &CheckArgs, as_json: bool) -> Result<()> {
             }
         }
         Err(error) => {
-            let code = if exit::code(&error) == exit::USAGE { USAGE } else { FAILED };
-            session.messages().report_error(&message(&error, session.wait.time()), code);
+            let code = if error.code() == exit::USAGE { USAGE } else { FAILED };
+            session.messages().report_error(&error.message(session.wait.time()), code);
             code
         }
     };

@@ -15,9 +15,10 @@ use crate::open::sandbox::Holders;
 use crate::open::session::Session;
 use crate::open::volume::{has_external_log, open, open_quietly};
 use crate::operand;
-use crate::output::exit::{self, Usage};
+use crate::output::causes::Usage;
+use crate::output::error::{Context, Result};
+use crate::output::exit;
 use crate::output::progress::{CopyBar, waiting_for};
-use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::os::fd::AsRawFd;
@@ -226,7 +227,7 @@ pub fn report_losses(session: &Session, losses: &Losses, privilege_loss: Privile
         }
     };
     session.messages().report_error(&losses.to_string(), code);
-    Err(exit::Reported(code).into())
+    Err(crate::output::causes::Reported(code).into())
 }
 
 /// The source of a copy; with a slash at the end of the path, a symbolic link is followed.

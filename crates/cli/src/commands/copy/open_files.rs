@@ -8,7 +8,7 @@ use crate::open::new_file::NewFile;
 use crate::open::paths::shown;
 use crate::open::session::Session;
 use crate::open::standard_input::PIPE_ENDS_WITHIN;
-use anyhow::{Context, Result};
+use crate::output::error::{Context, Result};
 use std::fs::{File, Metadata};
 use std::io::{Read, stdin};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};

@@ -1,8 +1,8 @@
 //! Names of users and groups, from the image's own `/etc/passwd` and `/etc/group`: those of the host say nothing about
 //! an image.
 
-use crate::output::exit::Usage;
-use anyhow::{Context, Result};
+use crate::output::causes::Usage;
+use crate::output::error::{Context, Result};
 use std::collections::HashMap;
 use xfskit_engine::{Error, LastLink, Volume};
 use xfskit_ondisk::InodeNumber;

@@ -3,9 +3,9 @@
 use super::owners::{List, Owners};
 use super::test::{Entry, Time};
 use crate::commands::list::device;
+use crate::output::error::{Context, Result};
 use crate::output::screen;
 use crate::output::text::{formatted_time, mode_string};
-use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use xfskit_engine::FileType;

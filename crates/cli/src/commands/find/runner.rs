@@ -16,9 +16,9 @@ use super::parse::{CommandLine, When};
 use crate::args::FindArgs;
 use crate::open::new_file::NewFile;
 use crate::open::session::Session;
-use crate::output::exit::Reported;
+use crate::output::causes::Reported;
+use crate::output::error::{Context, Result, bail, failed};
 use crate::output::screen::Messages;
-use anyhow::{Context, Result, bail};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read, Seek, Write};
@@ -73,7 +73,7 @@ impl Connection {
         // As text: an error of a pipe would be taken for one of standard output.
         ask().map_err(|error| {
             self.has_ended = true;
-            anyhow::anyhow!("the process that runs commands has ended: {error}")
+            failed!("the process that runs commands has ended: {error}")
         })?;
         Ok(answer[0] == 1)
     }

@@ -5,7 +5,7 @@ use super::owners::{List, Owners};
 use crate::args::glob::Glob;
 use crate::commands::attributes::label;
 use crate::open::paths::{number_of, path_of_dir, resolve, shown};
-use anyhow::{Context, Result};
+use crate::output::error::{Context, Result};
 use std::ffi::{OsStr, OsString};
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;

@@ -2,7 +2,7 @@
 
 use super::items::Item;
 use super::records::{Journal, Which};
-use anyhow::Result;
+use crate::output::error::Result;
 use std::cell::RefCell;
 use xfskit_engine::journal::replay::{Gatherer, Keep, LogTransaction};
 use xfskit_engine::journal::{ItemOutcome, RecoveryReport};

@@ -2,7 +2,7 @@
 
 use crate::open::session::Session;
 use crate::open::volume::{open_log, open_to_look};
-use anyhow::{Context, Result};
+use crate::output::error::{Context, Result};
 use std::path::Path;
 use std::sync::Arc;
 use xfskit_device::{Access, BlockDevice};

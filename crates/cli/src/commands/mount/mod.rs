@@ -20,9 +20,9 @@ mod syslog;
 
 use crate::args::{MountArgs, MountSettings};
 use crate::open::session::Session;
-use crate::output::exit::Reported;
+use crate::output::causes::Reported;
+use crate::output::error::{Context, Result, bail};
 use crate::output::screen;
-use anyhow::{Context, Result, bail};
 use process::{READY, this_program};
 use std::io::Read;
 use std::path::Path;

@@ -7,9 +7,9 @@ use super::syslog::{self, Budget};
 use crate::args::{MountArgs, MountSettings};
 use crate::open::session::Session;
 use crate::operand;
-use crate::output::exit::{self, Reported};
+use crate::output::causes::Reported;
+use crate::output::error::{CommandError, Context, Kind, Result, bail};
 use crate::output::screen::Messages;
-use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -72,7 +72,7 @@ pub(super) fn run(session: &Session, args: &MountArgs, settings: MountSettings) 
         server_number: child.id(),
     };
     let attended = mount.attend();
-    if attended.as_ref().is_err_and(|error| error.is::<NotAsked>()) {
+    if attended.as_ref().is_err_and(|error| error.cause::<NotAsked>().is_some()) {
         // An attacker has taken it over; there is nothing to be closed in good order.
         let _ = child.kill();
     }
@@ -87,6 +87,12 @@ pub(super) fn run(session: &Session, args: &MountArgs, settings: MountSettings) 
 #[derive(Debug, thiserror::Error)]
 #[error("the server sent a message that was not due")]
 struct NotAsked;
+
+impl From<NotAsked> for CommandError {
+    fn from(error: NotAsked) -> Self {
+        Self::new(Kind::Failed, error)
+    }
+}
 
 struct Mount<'a> {
     args: &'a MountArgs,
@@ -241,6 +247,6 @@ fn attend_signals(messages: Messages, mut signals: Signals, server: &Child, unmo
 fn unmount(messages: Messages, unmounter: &Unmounter) {
     if let Err(error) = unmounter.unmount() {
         messages.report(&error.to_string());
-        std::process::exit(exit::code(&error.into()).into());
+        std::process::exit(CommandError::from(error).code().into());
     }
 }

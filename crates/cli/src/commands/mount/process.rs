@@ -2,8 +2,8 @@
 
 use crate::args::MountArgs;
 use crate::open::session::Session;
-use crate::output::exit::Usage;
-use anyhow::{Context, Result};
+use crate::output::causes::Usage;
+use crate::output::error::{Context, Result};
 use std::fs::{File, OpenOptions};
 use std::io::{Write, stdout};
 use std::path::Path;
@@ -31,7 +31,7 @@ pub fn this_program(session: &Session, args: &MountArgs, flags: &[&str]) -> Resu
 }
 
 /// Checks the mount point before the journal is replayed.
-pub fn check_mount_point(path: &Path) -> anyhow::Result<()> {
+pub fn check_mount_point(path: &Path) -> Result<()> {
     let found = std::fs::metadata(path)
         .and_then(|data| if data.is_dir() { Ok(()) } else { Err(rustix::io::Errno::NOTDIR.into()) });
     found.map_err(|source| MountError::of_mount_point(path, source))?;

@@ -4,9 +4,9 @@
 use crate::args::{MountSettings, is_ignored};
 use crate::commands::stats;
 use crate::operand;
-use crate::output::exit::Usage;
+use crate::output::causes::Usage;
+use crate::output::error::{Context, Result, bail};
 use crate::output::screen::Messages;
-use anyhow::{Context, Result, bail};
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags, XattrFlags};
 use rustix::mount::MountFlags;
 use std::os::fd::AsRawFd;

@@ -9,9 +9,8 @@ use crate::interrupt;
 use crate::open::policy;
 use crate::open::session::Session;
 use crate::open::volume::open_to_mount;
-use crate::output::exit;
+use crate::output::error::{CommandError, Context, Result};
 use crate::output::screen::ServerLog;
-use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::sync::Arc;
@@ -72,7 +71,7 @@ fn attend(session: &Session, connection: &Connection, serving: &Serving) {
             Ok(()) => std::process::exit(0),
             Err(error) => {
                 messages.report(&error.to_string());
-                std::process::exit(exit::code(&error.into()).into());
+                std::process::exit(CommandError::from(error).code().into());
             }
         }
     });

@@ -1,7 +1,7 @@
 //! Arguments in the form of getopt(3): single letters that may be joined (`-fq`), values that may be attached
 //! (`-Llabel`), and operands anywhere among them.
 
-use crate::output::exit::Usage;
+use crate::output::causes::Usage;
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

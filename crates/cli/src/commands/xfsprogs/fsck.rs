@@ -4,9 +4,9 @@
 
 use super::version::version_line;
 use crate::open::session::Session;
-use crate::output::exit::{Reported, Usage};
+use crate::output::causes::{Reported, Usage};
+use crate::output::error::Result;
 use crate::output::screen::say;
-use anyhow::Result;
 
 /// The exit code of a checker that failed.
 const FSCK_FAILED: u8 = 8;

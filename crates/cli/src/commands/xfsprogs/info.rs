@@ -6,9 +6,9 @@ use crate::args::{ImageArgs, ReadArgs};
 use crate::commands::info;
 use crate::open::policy;
 use crate::open::session::Session;
-use crate::output::exit::Usage;
+use crate::output::causes::Usage;
+use crate::output::error::Result;
 use crate::output::screen::say;
-use anyhow::Result;
 
 /// Runs the program.
 pub fn run(session: &Session) -> Result<()> {

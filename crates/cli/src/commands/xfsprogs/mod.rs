@@ -10,8 +10,8 @@ mod proto_option;
 mod version;
 
 use crate::open::session::Session;
-use crate::output::exit::{Reported, is_broken_pipe, is_interrupted, message};
-use anyhow::Result;
+use crate::output::causes::Reported;
+use crate::output::error::{Kind, Result};
 
 /// The exit code of programs other than checkers after an error.
 const FAILED: u8 = 1;
@@ -36,11 +36,13 @@ pub fn fsck(session: &Session) -> Result<()> {
 /// Reports an error, and gives it the exit code of the original.
 fn ending_with(session: &Session, code: u8, result: Result<()>) -> Result<()> {
     match result {
-        Err(error) if is_broken_pipe(&error) || is_interrupted(&error) => Err(error),
-        Err(error) if code == FSCK_USAGE && error.is::<Reported>() => Err(error),
+        Err(error) if matches!(error.kind(), Kind::BrokenPipe) || matches!(error.kind(), Kind::Interrupted) => {
+            Err(error)
+        }
+        Err(error) if code == FSCK_USAGE && matches!(error.kind(), Kind::Reported(_)) => Err(error),
         Err(error) => {
-            if !error.is::<Reported>() {
-                session.messages().report(&message(&error, session.wait.time()));
+            if !matches!(error.kind(), Kind::Reported(_)) {
+                session.messages().report(&error.message(session.wait.time()));
             }
             Err(Reported(code).into())
         }

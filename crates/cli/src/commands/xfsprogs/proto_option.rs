@@ -1,7 +1,7 @@
 //! The option `-p` of mkfs.xfs: a folder or a protofile, and how it is taken.
 
 use crate::args::ProtoArgs;
-use crate::output::exit::Usage;
+use crate::output::causes::Usage;
 
 impl ProtoArgs {
     /// Adds the sub-options of one `-p`, or one line of a configuration file.

@@ -15,9 +15,9 @@ use crate::args::mount_helper::parse;
 use crate::open::policy;
 use crate::open::session::Session;
 use crate::open::volume::mount_over;
-use crate::output::exit::{self, Usage};
+use crate::output::causes::Usage;
+use crate::output::error::{Context, Result};
 use crate::output::screen::{Messages, ServerLog};
-use anyhow::{Context, Result};
 use helper::{Helper, MountRequest, Request};
 use rustix::fs::OFlags;
 use rustix::mount::MountFlags;
@@ -54,7 +54,7 @@ pub(super) fn run(session: &Session) -> Result<()> {
         }
         Err(error) => {
             // What the helper prints is that this one has the reason.
-            let _ = helper.bye(exit::code(&error));
+            let _ = helper.bye(error.code());
             Err(error)
         }
     }
@@ -68,7 +68,7 @@ fn close_on_signal(messages: Messages, mut signals: Signals, close: impl FnOnce(
     let code = close().map_or_else(
         |error| {
             messages.report(&error.to_string());
-            exit::code(&error)
+            error.code()
         },
         |()| 0,
     );
