@@ -67,7 +67,7 @@ pub struct TouchArgs {
     /// Instead of now: @SECONDS since 1970, or YYYY-MM-DD[ HH:MM[:SS]][ ZONE], with a fraction if need be; the zone
     /// is that of TZ unless given as Z or as in +0100
     #[arg(short = 'd', long, value_name = "DATE", allow_hyphen_values = true, value_parser = parse_time)]
-    pub date: Option<xfskit::ondisk::Timestamp>,
+    pub date: Option<xfskit_ondisk::Timestamp>,
     /// Do not make files
     #[arg(short = 'c', long)]
     pub no_create: bool,

@@ -13,8 +13,8 @@ use crate::open::session::Session;
 use crate::output::causes::Usage;
 use crate::output::error::{CommandError, Context, Result};
 use crate::output::progress::CopyBar;
-use xfskit::device::share_storage;
-use xfskit::volume::{Environment, Error, LastLink, SystemEnvironment, Volume};
+use xfskit_device::share_storage;
+use xfskit_engine::{Environment, Error, LastLink, SystemEnvironment, Volume};
 use xfskit_transfer::{ImageSink, Losses, transfer};
 
 /// Runs the command.
@@ -58,7 +58,7 @@ fn import(session: &Session, filesystem: &Volume, args: &ImportArgs, trees: &Tre
     let written: Vec<_> = std::fs::metadata(&args.image.image).into_iter().collect();
     // A source that a signal has ended says so as an error of its stream.
     let ended = |error: CommandError| if interrupt::came() { Interrupted.into() } else { error };
-    let mut source = trees.open(&written, &adjust, SystemEnvironment::default().now()).map_err(ended)?;
+    let mut source = trees.open(&written, &adjust, SystemEnvironment.now()).map_err(ended)?;
     let mut sink = ImageSink::new(filesystem, dir)?;
     if let Some(whiteouts) = trees.layers() {
         sink = sink.with_layers(whiteouts);

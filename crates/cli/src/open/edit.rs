@@ -6,8 +6,8 @@ use super::volume::{open, open_any, open_log_with, options_to_write};
 use crate::args::ImageArgs;
 use crate::interrupt;
 use crate::output::error::{Context, Kind, Result};
-use xfskit::device::Access;
-use xfskit::volume::{Error, MountOptions, Volume};
+use xfskit_device::Access;
+use xfskit_engine::{Error, MountOptions, Volume};
 
 /// Opens an image, runs an action, and closes the image: what the action did is complete when this returns. A signal
 /// does not end the program before that; an action of many steps checks between them for a signal.

@@ -8,9 +8,8 @@
 use crate::output::causes::Mounted;
 use crate::output::error::{CommandError, Kind};
 use std::path::{Path, PathBuf};
-use xfskit::device::{Names, OpenError};
+use xfskit_device::{Names, OpenError};
 use xfskit_fuse::{mount_around, mounts_of};
-use xfskit_vfs::SuperblockFault;
 
 /// The error of an image or device that could not be opened. If a mount by xfskit is the reason, it says what to do.
 pub fn explain_open(path: &Path, error: OpenError) -> CommandError {

@@ -6,14 +6,15 @@
 use super::error::{CommandError, Hint, Kind};
 use crate::interrupt::Interrupted;
 use std::io;
-use xfskit::device::OpenError;
-use xfskit::ondisk::SuperblockError;
-use xfskit::volume::Error;
 use xfskit_check::CheckError;
+use xfskit_device::OpenError;
 use xfskit_disk::{DiskError, PartFault};
+use xfskit_engine::Error;
 use xfskit_fuse::MountError;
 use xfskit_mkfs::{EXTERNAL_LOG, MBR, MakeError};
+use xfskit_ondisk::SuperblockError;
 use xfskit_transfer::{NotReplaced, TransferError};
+use xfskit_vfs::SuperblockFault;
 
 /// A wrong argument that only the command itself can detect.
 #[derive(Debug, thiserror::Error)]
@@ -245,8 +246,11 @@ fn of_kept(why: &NotReplaced) -> Kind {
 fn of_engine(error: &Error) -> Kind {
     match error {
         Error::Corrupt(_) => Kind::Damaged,
-        Error::Superblock(SuperblockError::NotXfs { .. } | SuperblockError::TooShort { .. }) => Kind::NotAnImage,
-        Error::Superblock(error) => of_superblock(error),
+        Error::Superblock { fault, .. } => match fault {
+            SuperblockFault::OtherFormat => Kind::NotAnImage,
+            SuperblockFault::Damaged => Kind::Damaged,
+            SuperblockFault::Unsupported => Kind::Unsupported,
+        },
         Error::Unsupported(_) => Kind::Unsupported,
         Error::DeviceInUse => Kind::Busy,
         Error::NoLogDevice => Kind::Usage,
@@ -292,7 +296,7 @@ mod tests {
     use super::super::exit;
     use super::*;
     use std::time::Duration;
-    use xfskit::device::{Access, FileDevice};
+    use xfskit_device::{Access, FileDevice};
 
     fn message(error: &CommandError) -> String {
         error.message(Duration::ZERO)
@@ -319,7 +323,7 @@ mod tests {
             text.starts_with("a.img: ") && text.ends_with("--logdev DEVICE, or -o logdev=DEVICE for mount"),
             "{text}"
         );
-        let damage = Error::from(xfskit::ondisk::Corruption::new("AGF", "checksum"));
+        let damage = Error::from(xfskit_ondisk::Corruption::new("AGF", "checksum"));
         let text = message(&CommandError::from(damage).context("/etc").context("a.img"));
         assert_eq!(text.matches("AGF").count(), 1, "{text}");
         assert!(text.starts_with("a.img: /etc: ") && text.contains("; run `xfskit check` on the image"), "{text}");

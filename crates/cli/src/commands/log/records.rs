@@ -28,7 +28,7 @@ impl Journal {
         let open = |path: &Path| open_log(session, path, Access::Read);
         let (device, log_device) = (open_to_look(session, image)?.0, log_device.map(open).transpose()?);
         let log = FoundLog::find(Arc::clone(&device), log_device.clone());
-        let log = log.map_err(Error::from).with_context(|| image.display().to_string())?;
+        let log = log.with_context(|| image.display().to_string())?;
         Ok(Self { log, device, log_device })
     }
 
@@ -72,7 +72,7 @@ impl Journal {
     }
 
     fn all_records(&self, mut look: impl FnMut(Lsn, Found<'_>) -> Result<()>) -> Result<()> {
-        for lsn in self.log.place.record_starts(&self.log.uuid).map_err(Error::from)? {
+        for lsn in self.log.place.record_starts(&self.log.uuid)? {
             let mut reader = RecordReader::new(&self.log.place, self.log.uuid, lsn, self.blocks());
             match reader.read_next() {
                 Ok(Some(record)) => look(lsn, Ok(&record))?,
