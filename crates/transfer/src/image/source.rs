@@ -154,7 +154,7 @@ impl<'a> ImageSource<'a> {
 
     fn contents(&self, inode: InodeNumber, parts: &[(u64, u64)], path: &[u8], out: &mut Outlet) -> Result<()> {
         // The device cuts a long read into several that are on their way at the same time.
-        let most = if self.reader.filesystem.requests_at_once() > 1 { MAX_AHEAD_BYTES } else { PIECE_BYTES as u64 };
+        let most = if self.reader.filesystem.queue_depth() > 1 { MAX_AHEAD_BYTES } else { PIECE_BYTES as u64 };
         for &(start, length) in parts {
             let mut done = 0;
             while done < length {
@@ -204,7 +204,7 @@ impl<'a> ImageSource<'a> {
 
     /// The next steps of the walk that are sent: one, or several that are read at the same time.
     fn next_steps(&self, walk: &mut ImageWalk<'_>) -> VecDeque<Step> {
-        let most = if self.reader.filesystem.requests_at_once() > 1 { MAX_AHEAD } else { 1 };
+        let most = if self.reader.filesystem.queue_depth() > 1 { MAX_AHEAD } else { 1 };
         let (mut steps, mut bytes) = (VecDeque::new(), 0);
         while steps.len() < most && bytes < MAX_AHEAD_BYTES {
             match walk.next() {
@@ -234,7 +234,7 @@ impl<'a> ImageSource<'a> {
             Step::Found(found) => reader.read_small(found, wants_data, turn, &room),
             other => other,
         };
-        let threads = reader.filesystem.requests_at_once();
+        let threads = reader.filesystem.queue_depth();
         if steps.len() == 1 || threads == 1 {
             return steps.into_iter().map(|step| read(Turn::Next, step)).collect();
         }

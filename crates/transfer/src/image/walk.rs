@@ -126,8 +126,8 @@ impl<'a> ImageWalk<'a> {
         Ok(WalkEvent::Found(found))
     }
 
-    /// Enters a directory. One that cannot be listed counts as empty, and the walk leaves it like any other; of one that
-    /// is lost in part, the rest follows the error.
+    /// Enters a directory. One that cannot be listed counts as empty, and the walk leaves it like any other; of one
+    /// that is lost in part, the rest follows the error.
     fn enter(&mut self, mut frame: Frame) -> Result<()> {
         let inode = frame.stat.inode;
         let listed = match self.damaged {
@@ -155,7 +155,7 @@ impl<'a> ImageWalk<'a> {
 
     /// Brings the inodes of the next entries into the cache where the device's requests take long.
     fn bring_ahead(&mut self) {
-        let is_far = self.filesystem.requests_at_once() > 1;
+        let is_far = self.filesystem.queue_depth() > 1;
         let Some(frame) = self.stack.last_mut().filter(|frame| is_far && frame.ahead == 0) else { return };
         frame.ahead = frame.left.len().min(AHEAD_ENTRIES);
         let inodes: Vec<_> = frame.left.iter().rev().take(frame.ahead).map(|(_, inode)| *inode).collect();

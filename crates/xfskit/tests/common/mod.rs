@@ -7,7 +7,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use xfskit::attr::tree::{self, Completeness};
 use xfskit::attr::{self, Attr, EmptyFork, Fit, Form, remote, shortform};
-use xfskit::device::{BlockDevice, MemoryDevice};
+use xfskit::device::{BlockDevice, Hints, MemoryDevice};
 use xfskit::dir::{self, FileType};
 use xfskit::error::{Error, Result};
 use xfskit::inode::NewInode;
@@ -156,6 +156,10 @@ impl Overlay {
 impl BlockDevice for Overlay {
     fn size_bytes(&self) -> u64 {
         self.base.len() as u64
+    }
+
+    fn hints(&self) -> Hints {
+        Hints::of(self)
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
