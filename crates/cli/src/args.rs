@@ -57,8 +57,8 @@ pub struct Cli {
     /// no means for that; docs/network.md says what has
     #[arg(long, global = true, help_heading = help::EVERY_COMMAND)]
     pub others_kept_out: bool,
-    /// Start no other program to read a virtual disk. Without this, qemu-nbd reads formats that xfskit does not, where it
-    /// is installed: only the files of that disk, and without network
+    /// Start no other program to read a virtual disk. Without this, qemu-nbd reads formats that xfskit does not, where
+    /// it is installed: only the files of that disk, and without network
     #[arg(long, global = true)]
     pub no_helpers: bool,
     /// Keep all rights. Without this, xfskit gives up what it does not need before it reads an image: other files,

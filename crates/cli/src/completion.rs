@@ -1,7 +1,7 @@
 //! What a shell may complete: paths within the image that the line names, and the values of options.
 //!
-//! A completion script asks this program (the variable `COMPLETE` is set then). Paths are those that `xfskit ls` prints,
-//! which runs in a process of its own with its sandbox; a slow or busy image gives none.
+//! A completion script asks this program (the variable `COMPLETE` is set then). Paths are those that `xfskit ls`
+//! prints, which runs in a process of its own with its sandbox; a slow or busy image gives none.
 
 use clap::{Arg, Command};
 use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter, CompletionCandidate};
@@ -123,8 +123,8 @@ fn image_of_line() -> Option<PathBuf> {
     words.filter(|word| !word.as_encoded_bytes().starts_with(b"-")).find(is_image).map(Into::into)
 }
 
-/// Whether a letter of a name means nothing to any shell. A shell puts what it is given into the line as it is, so a name
-/// from an image could be a command; names with other letters are not offered.
+/// Whether a letter of a name means nothing to any shell. A shell puts what it is given into the line as it is, so a
+/// name from an image could be a command; names with other letters are not offered.
 fn is_plain(letter: char) -> bool {
     letter.is_alphanumeric() || "._-+@%=,".contains(letter)
 }

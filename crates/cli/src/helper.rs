@@ -48,8 +48,8 @@ pub fn called_as() -> Option<fn() -> Result<()>> {
     }
 }
 
-/// The arguments of a call by `mount.fuse`, the helper of mount(8) for the type `fuse.xfskit` where there is none of its
-/// own: it runs the program that the type names.
+/// The arguments of a call by `mount.fuse`, the helper of mount(8) for the type `fuse.xfskit` where there is none of
+/// its own: it runs the program that the type names.
 ///
 /// ```text
 /// xfskit IMAGE DIR -o OPTIONS

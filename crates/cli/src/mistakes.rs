@@ -17,8 +17,8 @@ const NOT_WRITTEN_BY_CHECK: u8 = 8;
 const ELSEWHERE: &[(&[&str], &str)] = &[
     (
         &["repair", "fix", "xfs_repair", "recover", "rescue", "salvage"],
-        "'xfskit check IMAGE' shows what is wrong, 'xfskit log replay IMAGE' finishes what a power cut interrupted, and \
-         xfs_repair of xfsprogs repairs; of a damaged image, 'xfskit cp -r IMAGE:/ FOLDER' copies what can be read",
+        "'xfskit check IMAGE' shows what is wrong, 'xfskit log replay IMAGE' finishes what a power cut interrupted, \
+         and xfs_repair of xfsprogs repairs; of a damaged image, 'xfskit cp -r IMAGE:/ FOLDER' copies what can be read",
     ),
     (&["fsck", "verify", "scrub", "xfs_scrub"], "'xfskit check IMAGE' verifies a whole image"),
     (
@@ -27,7 +27,8 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
     ),
     (
         &["shrink", "reduce", "minimize"],
-        "an image is not made smaller: 'xfskit export a.img / | xfskit mkfs --from - --minimize b.img' makes a small copy",
+        "an image is not made smaller: 'xfskit export a.img / | xfskit mkfs --from - --minimize b.img' makes a small \
+         copy",
     ),
     (
         &["dump", "xfsdump", "backup", "archive", "tar", "pack"],
@@ -111,8 +112,8 @@ const OTHERS: [(&str, &str, &str); 8] = [
 
 /// Commands that only a build with the feature `bench` has.
 const MEASURING: [&str; 2] = ["bench", "crash-test"];
-const WITH_MEASURING: &str = "it is in builds that measure: 'cargo install xfskit-cli --features bench', or in the source \
-                              'make bench' and 'make crash'";
+const WITH_MEASURING: &str = "it is in builds that measure: 'cargo install xfskit-cli --features bench', or in the \
+    source 'make bench' and 'make crash'";
 
 /// Prints help, a version, or what is wrong with the arguments. Returns the exit code.
 pub fn report(error: clap::Error) -> ExitCode {

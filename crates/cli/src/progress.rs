@@ -44,7 +44,8 @@ impl CopyBar {
         Self { files, began: Instant::now(), bytes: Cell::new(0), is_shown: Cell::new(false), names_files: false }
     }
 
-    /// Shows the share of the files that is done, and the time that the rest takes, if the number of all files is known.
+    /// Shows the share of the files that is done, and the time that the rest takes, if the number of all files is
+    /// known.
     pub fn of_files(self, files: Option<u64>) -> Self {
         files.into_iter().for_each(|files| self.expect_files(files));
         self

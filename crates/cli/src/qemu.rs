@@ -5,13 +5,13 @@
 //!   a connected socket  ◀──── the disk, by NBD ────▶ its listening end, and the files of the disk as open files
 //!   a lifeline          ◀──▶ ends what it has started when the other end is closed
 //! ```
-//! Watcher and process are this program by the name `xfskit-qemu`. The process keeps the right to open the files of the disk, which were
-//! opened and locked here, and to run qemu-nbd with its libraries, and no others; it has no TCP. What
+//! Watcher and process are this program by the name `xfskit-qemu`. The process keeps the right to open the files of the
+//! disk, which were opened and locked here, and to run qemu-nbd with its libraries, and no others; it has no TCP. What
 //! each file is, it is told: it looks for no format, and follows no name that a file contains.
 //!
 //! The socket is connected before the process is started, and has no name any more then: nobody else can connect, and
-//! nothing is left behind. qemu-nbd ends when the connection does. The watcher sees to it that it ends with the command,
-//! however that ends: a signal for the death of a parent does not leave the sandbox of one that is confined.
+//! nothing is left behind. qemu-nbd ends when the connection does. The watcher sees to it that it ends with the
+//! command, however that ends: a signal for the death of a parent does not leave the sandbox of one that is confined.
 //!
 //! docs/design/sandbox.md says what is promised.
 

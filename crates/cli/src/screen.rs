@@ -1,7 +1,7 @@
 //! Text for people: all that the command prints but the contents of files goes through here. Text contains names from
 //! an image, which may come from any user: on a terminal, control characters in them must not take effect, nor may they
-//! reverse the order of what stands beside them. Output to a file or another program is not changed; messages of servers
-//! are, since people read their log on a terminal.
+//! reverse the order of what stands beside them. Output to a file or another program is not changed; messages of
+//! servers are, since people read their log on a terminal.
 
 use serde_json::{Value, json};
 use std::borrow::Cow;

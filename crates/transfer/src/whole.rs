@@ -10,8 +10,8 @@ use std::path::Path;
 use xfskit::volume::{LastLink, split_path};
 use xfskit::{AsPath, Filesystem};
 
-/// Copies trees between the host and an image: permissions, owners, times, extended attributes with ACLs, holes, further
-/// names of files, devices. Symbolic links are copied, never followed.
+/// Copies trees between the host and an image: permissions, owners, times, extended attributes with ACLs, holes,
+/// further names of files, devices. Symbolic links are copied, never followed.
 ///
 /// ```
 /// use xfskit::MkfsOptions;
@@ -32,8 +32,8 @@ use xfskit::{AsPath, Filesystem};
 /// ```
 pub trait CopyTree {
     /// Copies a file or folder of the host, with everything in it, to the path `to` in the image, whose directory must
-    /// exist. A directory that is there already gets what it lacks, and a file is replaced when the new one is complete.
-    /// Returns what could not be copied and is no error. Durable with the image's next sync.
+    /// exist. A directory that is there already gets what it lacks, and a file is replaced when the new one is
+    /// complete. Returns what could not be copied and is no error. Durable with the image's next sync.
     ///
     /// # Errors
     /// Those of the host's files, of the image, and of a file that changes while it is read. What was complete before

@@ -1,7 +1,7 @@
 //! Both ways to write a path in an image: `IMAGE /PATH`, and `IMAGE:/PATH` as for `cp`.
 //!
-//! The parser knows the first. An operand of the second form is taken apart before it parses: the image becomes the first
-//! operand of the command, and the paths stay where they are.
+//! The parser knows the first. An operand of the second form is taken apart before it parses: the image becomes the
+//! first operand of the command, and the paths stay where they are.
 //!
 //! ```text
 //! cat a.img:/etc/motd             cat a.img /etc/motd

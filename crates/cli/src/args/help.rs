@@ -1,5 +1,5 @@
-//! The arguments as help, man pages and completions show them: commands in groups, the options of the whole program apart
-//! from those of a command, and what a shell may complete.
+//! The arguments as help, man pages and completions show them: commands in groups, the options of the whole program
+//! apart from those of a command, and what a shell may complete.
 
 use super::Cli;
 use crate::completion;

@@ -80,9 +80,9 @@ pub struct StatArgs {
 }
 
 const FIND_NOTES: &str = "\
-The expression is that of find(1), with one dash or two. It is true of a file or not; where it is, the path is printed, \
-unless it has an action of its own. PATTERN has *, ?, [a-z], [!a-z], and a backslash before what stands for itself; put \
-it in quotes. N is a number, +N more than that, -N less.
+The expression is that of find(1), with one dash or two. It is true of a file or not; where it is, the path is \
+printed, unless it has an action of its own. PATTERN has *, ?, [a-z], [!a-z], and a backslash before what stands for \
+itself; put it in quotes. N is a number, +N more than that, -N less.
 
 Operators, the strongest first:
   ( EXPR )  ! EXPR  -not EXPR     the shell wants \\( \\) and \\!

@@ -89,8 +89,8 @@ fn warn_of_deleted(entry: &MountEntry) {
     if let Some(file) = files.iter().find(|file| file.is_absolute() && gone(file)) {
         let (image, place) = (file.display(), entry.place.display());
         report(&format!(
-            "{place}: warning: {image} is not there any more: if it was deleted, and not renamed, all of it is gone with \
-             this mount (before that, cp -a {place}/. ELSEWHERE saves its files)"
+            "{place}: warning: {image} is not there any more: if it was deleted, and not renamed, all of it is gone \
+             with this mount (before that, cp -a {place}/. ELSEWHERE saves its files)"
         ));
     }
 }
@@ -141,7 +141,8 @@ fn find(operand: &Path) -> Result<MountEntry> {
     match (mounts.pop(), mounts.is_empty()) {
         (None, _) if std::fs::symlink_metadata(&path).is_err() => bail!("{}: no such folder or image", path.display()),
         (None, _) if !others.is_empty() => bail!(
-            "{}: the mount on {} has this name, by user {}, to whom it does not belong: name the folder, if that is meant",
+            "{}: the mount on {} has this name, by user {}, to whom it does not belong: name the folder, if that is \
+             meant",
             path.display(),
             others[0].place.display(),
             others[0].user_id

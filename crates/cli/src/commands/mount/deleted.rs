@@ -80,8 +80,8 @@ pub(super) fn message(path: &Path, mount_point: &Path, server: u32) -> String {
         format!(", or the image as it is now, when all is written ('sync -f {dir}'): cp --sparse=always {place} FILE")
     });
     format!(
-        "{image}: this image was deleted while it is mounted on {dir}: all of it is gone when it is unmounted. Copy its \
-         files from there (cp -a {dir}/. ELSEWHERE){open}"
+        "{image}: this image was deleted while it is mounted on {dir}: all of it is gone when it is unmounted. Copy \
+         its files from there (cp -a {dir}/. ELSEWHERE){open}"
     )
 }
 
