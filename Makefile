@@ -20,8 +20,8 @@
 
 CARGO ?= cargo
 
-.PHONY: test mechanisms mechanisms-drawn models sanitize demo bench results crash crash-long fields fuzz scrub packages \
-	suite release reference site
+.PHONY: test mechanisms mechanisms-drawn models sanitize demo bench results crash crash-long fields fuzz scrub \
+	packages suite release reference site
 
 # The commands that measure, which the binary of users leaves out.
 MEASURING = --features xfskit-cli/bench

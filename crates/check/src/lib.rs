@@ -47,7 +47,7 @@ use xfskit_ondisk::SuperblockError;
 #[derive(Clone, Copy, Debug)]
 pub struct CheckOptions {
     /// Number of threads. A small image is checked by one; where requests to the device take long, there are as many
-    /// as it has requests at once ([`BlockDevice::requests_at_once`]).
+    /// as it has requests at once ([`Hints::queue_depth`](xfskit_device::Hints::queue_depth)).
     pub threads: usize,
     /// Maximum number of faults in the report; the rest are only counted.
     pub most_faults: usize,

@@ -130,7 +130,7 @@ pub(crate) fn run(
     }
     let log = look_at_log(device, log_device, &geometry, &faults)?;
     let small = superblock.raw().inode_count.get() < THREADS_FROM_INODES;
-    let threads = if small { 1 } else { options.threads }.max(device.requests_at_once());
+    let threads = if small { 1 } else { options.threads }.max(device.hints().queue_depth);
     let mut passes = Passes { context: Context::new(device, &superblock, log, faults), threads, progress };
     let summary = passes.run();
     let condition = match log {

@@ -4,16 +4,14 @@ mod common;
 
 use common::{check_device, check_file, findings, kernel_image, kernel_image_then};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 use xfskit_check::{CheckError, CheckOptions, LogCondition, Quiet, check};
-use xfskit_device::{Access, BlockDevice, FileDevice, MemoryDevice};
+use xfskit_device::{Access, FileDevice, MemoryDevice};
 use xfskit_engine::{MountOptions, Volume};
 use xfskit_fuzz_harness::{Recipe, image};
-use xfskit_testkit::{kernel_mount, reference, scratch};
+use xfskit_testkit::{FarDevice, kernel_mount, reference, scratch};
 
 /// Images that the kernel fills: a name, and the options of mkfs.xfs.
 const SHAPES: &[(&str, &[(char, &str)])] = &[
@@ -157,48 +155,14 @@ fn several_threads_find_what_one_finds() {
     assert_eq!((one.faults, one.summary), (four.faults, four.summary));
 }
 
-/// A device as one across a network: each read takes a while.
-struct Far {
-    device: MemoryDevice,
-    now: AtomicUsize,
-    most: AtomicUsize,
-}
-
-impl BlockDevice for Far {
-    fn size_bytes(&self) -> u64 {
-        self.device.size_bytes()
-    }
-
-    fn requests_at_once(&self) -> usize {
-        8
-    }
-
-    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        let now = self.now.fetch_add(1, Ordering::Relaxed) + 1;
-        self.most.fetch_max(now, Ordering::Relaxed);
-        std::thread::sleep(Duration::from_millis(1));
-        self.now.fetch_sub(1, Ordering::Relaxed);
-        self.device.read(offset, buffer)
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.device.write(offset, data)
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        self.device.flush()
-    }
-}
-
 /// However small the image is, and however few processors there are.
 #[test]
 fn a_device_whose_requests_take_long_has_as_many_as_it_wants() {
-    let device = MemoryDevice::from_bytes(image(Recipe::Defaults));
-    let far = Arc::new(Far { device, now: AtomicUsize::new(0), most: AtomicUsize::new(0) });
+    let far = Arc::new(FarDevice::new(MemoryDevice::from_bytes(image(Recipe::Defaults))));
     let options = CheckOptions { threads: 1, ..CheckOptions::default() };
     let report = check(Arc::clone(&far) as _, None, &options, &Quiet).unwrap();
     assert!(report.is_clean(), "{}", findings(&report));
-    let most = far.most.load(Ordering::Relaxed);
+    let most = far.take_most_in_flight();
     assert!((3..=8).contains(&most), "{most} requests at once");
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use xfskit_check::{CheckOptions, Quiet, check};
-use xfskit_device::{BlockDevice, MemoryDevice};
+use xfskit_device::{BlockDevice, Fua, MemoryDevice, WrapsDevice};
 use xfskit_fuzz_harness::{Mutator, Overlay, Random, Recipe, Watchdog, image, peak_memory_bytes};
 
 /// How often each image is damaged, unless `XFSKIT_TRIALS` says otherwise.
@@ -112,23 +112,25 @@ struct Failing {
     bad: std::ops::Range<u64>,
 }
 
-impl BlockDevice for Failing {
-    fn size_bytes(&self) -> u64 {
-        self.below.size_bytes()
+impl WrapsDevice for Failing {
+    type Below = MemoryDevice;
+
+    fn below(&self) -> &MemoryDevice {
+        &self.below
     }
 
-    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+    fn pass_read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         if offset < self.bad.end && offset + buffer.len() as u64 > self.bad.start {
             return Err(io::Error::other("a bad sector"));
         }
         self.below.read(offset, buffer)
     }
 
-    fn write(&self, _: u64, _: &[u8]) -> io::Result<()> {
+    fn pass_write(&self, _: u64, _: &[u8], _: Fua) -> io::Result<()> {
         panic!("a check writes nothing")
     }
 
-    fn flush(&self) -> io::Result<()> {
+    fn pass_flush(&self) -> io::Result<()> {
         Ok(())
     }
 }

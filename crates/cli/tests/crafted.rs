@@ -4,7 +4,7 @@
 mod common;
 
 use common::trees::is_root;
-use common::{fails, image, ok, words};
+use common::{fails, image, ok, words, xfskit};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -135,5 +135,23 @@ fn names_are_no_lines_of_a_list_on_a_terminal() {
         let output = Command::new("script").args(["-qc", &command, "/dev/null"]).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(text.contains("two?-forged") && !text.contains("\n-forged"), "{line}: {text:?}");
+    }
+}
+
+/// A boot sector was written over the first superblock.
+#[test]
+fn an_image_below_a_partition_table_is_found() {
+    use std::os::unix::fs::FileExt;
+    let scratch = scratch();
+    let image = scratch.file("a.img");
+    for options in ["--size 2G", "--size 3000M -d agcount=7", "--size 1G -d su=64k,sw=3", "--small --size 40M"] {
+        ok(&format!("mkfs IMAGE -f -q {options}"), &image);
+        ok("touch IMAGE /file", &image);
+        let file = fs::File::options().write(true).open(&image).unwrap();
+        file.write_all_at(&[0; 512], 0).unwrap();
+        file.write_all_at(&[0x55, 0xaa], 510).unwrap();
+        // The first superblock is gone, which the exit code says.
+        let output = xfskit(words("ls IMAGE", &image));
+        assert!(output.status.code() == Some(3) && output.stdout == b"file\n", "{options}: {output:?}");
     }
 }

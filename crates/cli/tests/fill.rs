@@ -547,23 +547,6 @@ fn what_is_no_image_is_named_at_once() {
     assert!(message.contains("MBR") && message.contains("the device of the partition"), "{message}");
 }
 
-#[test]
-fn an_image_below_a_partition_table_is_found() {
-    use std::os::unix::fs::FileExt;
-    let scratch = scratch();
-    let image = scratch.file("a.img");
-    for options in ["--size 2G", "--size 3000M -d agcount=7", "--size 1G -d su=64k,sw=3", "--small --size 40M"] {
-        ok(&format!("mkfs IMAGE -f -q {options}"), &image);
-        ok("touch IMAGE /file", &image);
-        let file = fs::File::options().write(true).open(&image).unwrap();
-        file.write_all_at(&[0; 512], 0).unwrap();
-        file.write_all_at(&[0x55, 0xaa], 510).unwrap();
-        // The first superblock is gone, which the exit code says.
-        let output = xfskit(words("ls IMAGE", &image));
-        assert!(output.status.code() == Some(3) && output.stdout == b"file\n", "{options}: {output:?}");
-    }
-}
-
 /// A file with the name `.` cannot be unpacked.
 #[test]
 fn a_single_file_is_exported_under_its_name() {

@@ -12,8 +12,8 @@ use std::process::{Command, Output};
 use std::time::{SystemTime, UNIX_EPOCH};
 use xfskit_testkit::{kernel_mount, scratch, skip};
 
-/// Files of all kinds, sizes, owners, modes and ages. In expressions `@` before a path stands for the mount, where GNU's
-/// find has it.
+/// Files of all kinds, sizes, owners, modes and ages. In expressions `@` before a path stands for the mount, where
+/// GNU's find has it.
 fn prepare(image: &Path) {
     ok("mkdir -p IMAGE /etc/conf.d /home/a/deep/er /var /empty.d", image);
     ok("touch IMAGE /etc/a.conf /etc/b.CONF /etc/conf.d/[x].conf /home/a/.profile -d @1000000000", image);

@@ -37,6 +37,47 @@ fn fill(prepared: &Prepared, other: &Path) {
     symlink("loop", at(prepared, "loop")).unwrap();
 }
 
+/// Ways to name what [`fill`] makes, and what is not there.
+const PATHS: [&str; 37] = [
+    "/",
+    "x",
+    "/x",
+    "/a/x",
+    "//a//x",
+    "/a/..",
+    "/a/../x",
+    "/../x",
+    "/./x/.",
+    "/x/",
+    "/lp",
+    "/lp/",
+    "/lp/x",
+    "/to-link",
+    "/to-link/",
+    "/absolute",
+    "/absolute/",
+    "/lp/../way",
+    "/way/..",
+    "/a/above",
+    "/host/bf",
+    "/host",
+    "/loop",
+    "/loop/",
+    "/other/bf",
+    "/nothing",
+    "/nothing/x",
+    "/x/y",
+    "inode:5",
+    "/inode:5",
+    "inode:0",
+    "inode:999999999999",
+    "inode:18446744073709551615",
+    ".",
+    "..",
+    "",
+    "a/b/name of\nax",
+];
+
 #[test]
 fn the_answers_of_a_mount_are_those_of_the_image() {
     let Some(prepared) = prepared() else { return };
@@ -46,52 +87,13 @@ fn the_answers_of_a_mount_are_those_of_the_image() {
     prepared.line("mount IMAGE DIR");
     fill(&prepared, &host);
     let number = fs::metadata(at(&prepared, "a/x")).unwrap().ino();
-    let paths = [
-        "/",
-        "x",
-        "/x",
-        "/a/x",
-        "//a//x",
-        "/a/..",
-        "/a/../x",
-        "/../x",
-        "/./x/.",
-        "/x/",
-        "/lp",
-        "/lp/",
-        "/lp/x",
-        "/to-link",
-        "/to-link/",
-        "/absolute",
-        "/absolute/",
-        "/lp/../way",
-        "/way/..",
-        "/a/above",
-        "/host/bf",
-        "/host",
-        "/loop",
-        "/loop/",
-        "/other/bf",
-        "/nothing",
-        "/nothing/x",
-        "/x/y",
-        "inode:5",
-        "/inode:5",
-        "inode:0",
-        "inode:999999999999",
-        "inode:18446744073709551615",
-        ".",
-        "..",
-        "",
-        "a/b/name of\nax",
-    ];
     let mut lines: Vec<String> = vec!["path IMAGE 128".into(), "path IMAGE inode:1".into(), "path IMAGE 999".into()];
     lines.extend([format!("path IMAGE {number}"), format!("path IMAGE inode:{number}")]);
     lines.extend([format!("parents IMAGE inode:{number}"), format!("--json parents IMAGE inode:{number}")]);
     lines.push(format!("parents IMAGE /{}", "n".repeat(256)));
     lines.push(format!("parents IMAGE {}/x", "/a/..".repeat(2000)));
-    lines.extend(paths.iter().filter(|path| !path.contains(' ')).map(|path| format!("parents IMAGE {path}")));
-    lines.extend(paths.iter().filter(|path| !path.contains(' ')).map(|path| format!("parents -i IMAGE {path}")));
+    lines.extend(PATHS.iter().filter(|path| !path.contains(' ')).map(|path| format!("parents IMAGE {path}")));
+    lines.extend(PATHS.iter().filter(|path| !path.contains(' ')).map(|path| format!("parents -i IMAGE {path}")));
     // Another filesystem on the way.
     let covered = rustix::process::geteuid().is_root();
     if covered {

@@ -339,6 +339,27 @@ fn a_command_that_fails_leaves_the_journal_as_it_is() {
     }
 }
 
+/// Owner and permissions of fstab, the owner of its directory, and whether fstab has each attribute: `selinux`,
+/// `capability`, `source`.
+type OfFstab = ((u32, u32, u32), u32, bool, bool, bool);
+
+/// What the kernel finds, and the owner of the new file.
+fn look_at_fstab(image: &Path) -> Option<(OfFstab, Option<u32>)> {
+    let kernel = kernel_mount(image)?;
+    let ids = |name: &str| {
+        let data = fs::metadata(kernel.path().join(name)).unwrap();
+        (data.uid(), data.gid(), data.mode() & 0o7777)
+    };
+    let fstab = kernel.path().join("etc/fstab");
+    assert_eq!(fs::read_to_string(&fstab).unwrap(), "fixed");
+    let has = |name: &str| rustix::fs::getxattr(&fstab, name, &mut [0; 100][..]).is_ok();
+    let found =
+        (ids("etc/fstab"), ids("etc").0, has("security.selinux"), has("security.capability"), has("user.source"));
+    let new = kernel.path().join("etc/new").exists().then(|| ids("etc/new").0);
+    kernel.unmount();
+    Some((found, new))
+}
+
 /// `cp` replaces only contents, as cp(1) does: an existing file keeps its owner, permissions and attributes.
 #[test]
 fn a_copy_over_a_file_replaces_its_contents_alone() {
@@ -364,23 +385,6 @@ fn a_copy_over_a_file_replaces_its_contents_alone() {
         ok("xattr set IMAGE /etc/fstab security.selinux label", &image);
         ok("xattr set IMAGE /etc/fstab security.capability 0x0100000200000000000000000000000000000000", &image);
     };
-    // Owner and permissions of fstab, owner of the directory and of the new file; and for each attribute, whether fstab
-    // has it.
-    let look = || {
-        let kernel = kernel_mount(&image)?;
-        let ids = |name: &str| {
-            let data = fs::metadata(kernel.path().join(name)).unwrap();
-            (data.uid(), data.gid(), data.mode() & 0o7777)
-        };
-        let fstab = kernel.path().join("etc/fstab");
-        assert_eq!(fs::read_to_string(&fstab).unwrap(), "fixed");
-        let has = |name: &str| rustix::fs::getxattr(&fstab, name, &mut [0; 100][..]).is_ok();
-        let found =
-            (ids("etc/fstab"), ids("etc").0, has("security.selinux"), has("security.capability"), has("user.source"));
-        let new = kernel.path().join("etc/new").exists().then(|| ids("etc/new").0);
-        kernel.unmount();
-        Some((found, new))
-    };
     let kept = ((12, 34, 0o640), 3, true, false, false);
     for (line, expected) in [
         ("cp DIR/tree/fstab DIR/a.img:/etc/fstab", (kept, None)),
@@ -393,7 +397,7 @@ fn a_copy_over_a_file_replaces_its_contents_alone() {
     ] {
         prepare();
         succeeds(line, &scratch);
-        let Some(found) = look() else { return };
+        let Some(found) = look_at_fstab(&image) else { return };
         assert_eq!(found, expected, "{line}");
     }
     // The same in the direction of the host.

@@ -1,5 +1,5 @@
-//! Text from an image on a terminal: no command may let control sequences take effect, or letters that reverse the order
-//! of what stands beside them, whether it prints a listing, a message, or the progress of its work.
+//! Text from an image on a terminal: no command may let control sequences take effect, or letters that reverse the
+//! order of what stands beside them, whether it prints a listing, a message, or the progress of its work.
 
 mod common;
 

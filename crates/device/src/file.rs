@@ -4,11 +4,11 @@
 //! uses it ([`crate::holders`]). For a loop device, the file below it is locked too. Real block devices are opened with
 //! `O_EXCL`, which the kernel refuses for a device that is mounted.
 
-use crate::BlockDevice;
 use crate::holders::{self, Holder};
 use crate::locks::{LockFor, Locks, Refusal, is_locked_here};
 use crate::loop_device::FileId;
 use crate::sysfs::Sysfs;
+use crate::{BlockDevice, Hints};
 use rustix::fs::{FallocateFlags, OFlags};
 use std::fmt;
 use std::fs::{File, Metadata, OpenOptions};
@@ -474,8 +474,8 @@ impl BlockDevice for FileDevice {
         self.size_bytes
     }
 
-    fn sector_bytes(&self) -> usize {
-        self.sector_bytes
+    fn hints(&self) -> Hints {
+        Hints { sector_bytes: self.sector_bytes, read_only: !self.access.writes(), ..Hints::of(self) }
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
@@ -483,7 +483,7 @@ impl BlockDevice for FileDevice {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        if self.is_read_only() {
+        if !self.access.writes() {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the image was opened for reading only"));
         }
         if offset.checked_add(data.len() as u64).is_none_or(|end| end > self.size_bytes) {
@@ -536,10 +536,6 @@ impl BlockDevice for FileDevice {
             // data.
             Err(error) => error != rustix::io::Errno::NXIO,
         }
-    }
-
-    fn is_read_only(&self) -> bool {
-        !self.access.writes()
     }
 }
 

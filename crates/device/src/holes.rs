@@ -78,6 +78,7 @@ impl Iterator for DataPieces<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Hints;
     use std::io;
     use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -91,15 +92,23 @@ mod tests {
         fn size_bytes(&self) -> u64 {
             u64::MAX
         }
+
+        fn hints(&self) -> Hints {
+            Hints::of(self)
+        }
+
         fn read(&self, _: u64, _: &mut [u8]) -> io::Result<()> {
             Ok(())
         }
+
         fn write(&self, _: u64, _: &[u8]) -> io::Result<()> {
             Ok(())
         }
+
         fn flush(&self) -> io::Result<()> {
             Ok(())
         }
+
         fn may_hold_data(&self, offset: u64, length: u64) -> bool {
             self.asked.fetch_add(1, Ordering::Relaxed);
             self.data.iter().any(|data| data.start < offset + length && offset < data.end)

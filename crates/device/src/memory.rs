@@ -1,6 +1,6 @@
 //! A device in memory, for tests and for work whose result is discarded.
 
-use crate::BlockDevice;
+use crate::{BlockDevice, Hints};
 use parking_lot::RwLock;
 use std::io;
 
@@ -41,6 +41,10 @@ fn range(offset: u64, length: usize, size: usize) -> io::Result<std::ops::Range<
 impl BlockDevice for MemoryDevice {
     fn size_bytes(&self) -> u64 {
         self.bytes.read().len() as u64
+    }
+
+    fn hints(&self) -> Hints {
+        Hints::of(self)
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {

@@ -3,7 +3,7 @@
 //! Writes are stored in memory, page by page; everything else is read from the device below. So a read-only user can
 //! replay a dirty journal.
 
-use crate::BlockDevice;
+use crate::{BlockDevice, Hints};
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::io;
@@ -67,12 +67,8 @@ impl BlockDevice for OverlayDevice {
         self.below.size_bytes()
     }
 
-    fn sector_bytes(&self) -> usize {
-        self.below.sector_bytes()
-    }
-
-    fn requests_at_once(&self) -> usize {
-        self.below.requests_at_once()
+    fn hints(&self) -> Hints {
+        Hints { identity: Hints::of(self).identity, read_only: false, supports_fua: false, ..self.below.hints() }
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
@@ -113,6 +109,16 @@ impl BlockDevice for OverlayDevice {
 
     fn flush(&self) -> io::Result<()> {
         Ok(())
+    }
+
+    /// What is below stays as it is.
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.check(offset, length.try_into().unwrap_or(usize::MAX))
+    }
+
+    /// There is nothing to set aside: memory is taken page by page, as far as it may.
+    fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.check(offset, length.try_into().unwrap_or(usize::MAX))
     }
 
     fn may_hold_data(&self, offset: u64, length: u64) -> bool {

@@ -387,7 +387,8 @@ fn read_volume(disks: &[Disk], group: &str, volume: Volume, access: Access) -> (
 /// Where a range of a physical volume lies on the disks.
 fn places(disks: &[Disk], volume: &Arc<dyn BlockDevice>, range: &Range<u64>) -> Option<Place> {
     let found = disks.iter().flat_map(|disk| std::iter::once(&disk.whole).chain(&disk.partitions));
-    let is_it = |found: &&Found| found.device.as_ref().is_ok_and(|device| device.identity() == volume.identity());
+    let is_it =
+        |found: &&Found| found.device.as_ref().is_ok_and(|device| device.hints().identity == volume.hints().identity);
     let (disk, place) = found.filter(is_it).find_map(|found| found.extents.first())?;
     Some((*disk, place.start + range.start..place.start + range.end))
 }

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
-use xfskit_device::{Access, BlockDevice, FileDevice};
+use xfskit_device::{Access, BlockDevice, FileDevice, Hints};
 
 /// How the two versions begin.
 const SIGNATURES: [&[u8]; 2] = [b"XFSM", b"XMD2"];
@@ -201,6 +201,10 @@ impl BlockDevice for MetadumpDevice {
         self.size_bytes
     }
 
+    fn hints(&self) -> Hints {
+        Hints { read_only: true, ..Hints::of(self) }
+    }
+
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         let end = offset.checked_add(buffer.len() as u64).filter(|end| *end <= self.size_bytes);
         let Some(end) = end else {
@@ -231,9 +235,5 @@ impl BlockDevice for MetadumpDevice {
 
     fn may_hold_data(&self, offset: u64, length: u64) -> bool {
         self.touched(offset..offset.saturating_add(length)).next().is_some()
-    }
-
-    fn is_read_only(&self) -> bool {
-        true
     }
 }

@@ -36,7 +36,7 @@ use parking_lot::{Mutex, RwLock};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use xfskit_device::{Access, BlockDevice, FileDevice};
+use xfskit_device::{Access, BlockDevice, FileDevice, Hints};
 
 /// The signature of qcow and qcow2.
 pub(crate) const MAGIC: &[u8] = b"QFI\xfb";
@@ -508,6 +508,10 @@ impl BlockDevice for Qcow2Device {
         self.size_bytes
     }
 
+    fn hints(&self) -> Hints {
+        Hints { read_only: self.written.is_none(), ..Hints::of(self) }
+    }
+
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.check(offset, buffer.len() as u64)?;
         self.with(|image| image.read(buffer, offset))
@@ -547,10 +551,6 @@ impl BlockDevice for Qcow2Device {
     fn may_hold_data(&self, offset: u64, length: u64) -> bool {
         let end = offset.saturating_add(length).min(self.size_bytes);
         self.with(|image| Ok(may_hold_data(image, offset, end))).unwrap_or(true)
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.written.is_none()
     }
 }
 

@@ -18,7 +18,7 @@ use imago::{FormatAccess, StorageOpenOptions};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use xfskit_device::{Access, BlockDevice, FileDevice};
+use xfskit_device::{Access, BlockDevice, FileDevice, Hints};
 
 /// How a descriptor begins.
 pub(crate) const SIGNATURE: &[u8] = b"# Disk DescriptorFile";
@@ -134,6 +134,10 @@ impl BlockDevice for VmdkDevice {
         self.image.size()
     }
 
+    fn hints(&self) -> Hints {
+        Hints { read_only: true, ..Hints::of(self) }
+    }
+
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         if offset.checked_add(buffer.len() as u64).is_none_or(|end| end > self.size_bytes()) {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a read past the end of the VMDK image"));
@@ -151,9 +155,5 @@ impl BlockDevice for VmdkDevice {
 
     fn may_hold_data(&self, offset: u64, length: u64) -> bool {
         may_hold_data(&self.image, offset, offset.saturating_add(length).min(self.size_bytes()))
-    }
-
-    fn is_read_only(&self) -> bool {
-        true
     }
 }

@@ -15,7 +15,7 @@
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use xfskit_device::BlockDevice;
+use xfskit_device::{BlockDevice, Hints};
 
 /// Where a stripe lies.
 #[derive(Clone)]
@@ -195,9 +195,15 @@ impl BlockDevice for Window {
         self.size_bytes
     }
 
-    fn sector_bytes(&self) -> usize {
-        let own = self.devices.iter().map(|device| device.sector_bytes()).max();
-        own.unwrap_or(self.sector_bytes).max(self.sector_bytes)
+    fn hints(&self) -> Hints {
+        let mut hints = Hints { sector_bytes: self.sector_bytes, supports_fua: true, ..Hints::of(self) };
+        for below in self.devices.iter().map(|device| device.hints()) {
+            hints.sector_bytes = hints.sector_bytes.max(below.sector_bytes);
+            hints.queue_depth = hints.queue_depth.max(below.queue_depth);
+            hints.supports_fua &= below.supports_fua;
+            hints.read_only |= below.read_only;
+        }
+        hints
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
@@ -210,13 +216,9 @@ impl BlockDevice for Window {
         self.pieces(range, |device, offset, piece| device.write(offset, &data[piece]))
     }
 
-    fn writes_durably(&self) -> bool {
-        self.devices.iter().all(|device| device.writes_durably())
-    }
-
-    fn write_durably(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+    fn write_fua(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let range = self.check(offset, data.len() as u64)?;
-        self.pieces(range, |device, offset, piece| device.write_durably(offset, &data[piece]))
+        self.pieces(range, |device, offset, piece| device.write_fua(offset, &data[piece]))
     }
 
     fn flush(&self) -> io::Result<()> {
@@ -238,14 +240,6 @@ impl BlockDevice for Window {
             Ok(range) => self.parts(range).any(|(device, offset, length)| device.may_hold_data(offset, length)),
             Err(_) => true,
         }
-    }
-
-    fn requests_at_once(&self) -> usize {
-        self.devices.iter().map(|device| device.requests_at_once()).max().unwrap_or(1)
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.devices.iter().any(|device| device.is_read_only())
     }
 }
 

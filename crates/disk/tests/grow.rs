@@ -5,7 +5,7 @@ mod common;
 use common::{Loop, file, have, is_root, open, pattern, put, run, run_with};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use xfskit_device::{Access, BlockDevice, MemoryDevice};
+use xfskit_device::{Access, BlockDevice, Fua, MemoryDevice, WrapsDevice};
 use xfskit_disk::{Container, DiskError, Disks, Operand, Part, table};
 
 const MIB: u64 = 1 << 20;
@@ -124,24 +124,22 @@ struct Recorder {
     events: Mutex<Vec<Event>>,
 }
 
-impl BlockDevice for Recorder {
-    fn size_bytes(&self) -> u64 {
-        self.device.size_bytes()
+impl WrapsDevice for Recorder {
+    type Below = MemoryDevice;
+
+    fn below(&self) -> &MemoryDevice {
+        &self.device
     }
 
-    fn read(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<()> {
-        self.device.read(offset, buffer)
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
+    fn pass_write(&self, offset: u64, data: &[u8], fua: Fua) -> std::io::Result<()> {
         let mut events = self.events.lock().unwrap();
         for (number, sector) in data.chunks(512).enumerate() {
             events.push(Some((offset + number as u64 * 512, sector.to_vec())));
         }
-        self.device.write(offset, data)
+        fua.write(&self.device, offset, data)
     }
 
-    fn flush(&self) -> std::io::Result<()> {
+    fn pass_flush(&self) -> std::io::Result<()> {
         self.events.lock().unwrap().push(None);
         Ok(())
     }

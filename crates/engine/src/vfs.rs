@@ -50,7 +50,7 @@ impl xfskit_vfs::Volume for Volume {
     }
 
     fn queue_depth(&self) -> usize {
-        self.requests_at_once()
+        self.queue_depth()
     }
 
     fn unmount(self: Box<Self>) -> Result<()> {

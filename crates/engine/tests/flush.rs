@@ -4,9 +4,10 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use xfskit_device::{BlockDevice, MemoryDevice};
+use xfskit_device::{BlockDevice, MemoryDevice, WrapsDevice};
 use xfskit_engine::{Caller, Error, MountOptions, NewFile, Volume};
 use xfskit_mkfs::{Options, make};
+use xfskit_ondisk::{InodeNumber, Timestamp};
 use xfskit_ondisk::{InodeNumber, Timestamp};
 
 struct Refusing {
@@ -16,17 +17,14 @@ struct Refusing {
     hesitates: Duration,
 }
 
-impl BlockDevice for Refusing {
-    fn size_bytes(&self) -> u64 {
-        self.inner.size_bytes()
+impl WrapsDevice for Refusing {
+    type Below = MemoryDevice;
+
+    fn below(&self) -> &MemoryDevice {
+        &self.inner
     }
-    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.inner.read(offset, buffer)
-    }
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.inner.write(offset, data)
-    }
-    fn flush(&self) -> io::Result<()> {
+
+    fn pass_flush(&self) -> io::Result<()> {
         if self.refuses_next.swap(false, Ordering::Relaxed) {
             std::thread::sleep(self.hesitates);
             return Err(io::Error::other("the device refuses to flush"));

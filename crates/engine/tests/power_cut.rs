@@ -10,7 +10,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use xfskit_device::{Access, BlockDevice, FileDevice};
+use xfskit_device::{Access, BlockDevice, FileDevice, Fua, WrapsDevice};
 use xfskit_engine::env::{Environment, SeededEnvironment};
 use xfskit_engine::{Caller, MountOptions, NewFile, RenameFlags, SetMode, Volume};
 
@@ -26,18 +26,19 @@ struct Recorder {
     events: Mutex<Vec<Event>>,
 }
 
-impl BlockDevice for Recorder {
-    fn size_bytes(&self) -> u64 {
-        self.inner.size_bytes()
+impl WrapsDevice for Recorder {
+    type Below = FileDevice;
+
+    fn below(&self) -> &FileDevice {
+        &self.inner
     }
-    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.inner.read(offset, buffer)
-    }
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+
+    fn pass_write(&self, offset: u64, data: &[u8], fua: Fua) -> io::Result<()> {
         self.events.lock().unwrap().push(Event::Write(offset, data.to_vec()));
-        self.inner.write(offset, data)
+        fua.write(&self.inner, offset, data)
     }
-    fn flush(&self) -> io::Result<()> {
+
+    fn pass_flush(&self) -> io::Result<()> {
         self.events.lock().unwrap().push(Event::Flush);
         Ok(())
     }

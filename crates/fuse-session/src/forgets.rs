@@ -11,8 +11,8 @@
 //! ```
 //! - **In the queue.** A poll that finds no request has found no forget either. Where requests come all the time, the
 //!   kernel lets at most eight go before the forgets that wait, and a read takes all of those.
-//! - **Just read.** A thread says that it is going to read before it does, and what it has when it has looked. In between
-//!   it may have a forget. It has none if it sleeps: then it waits in the kernel for a request.
+//! - **Just read.** A thread says that it is going to read before it does, and what it has when it has looked. In
+//!   between it may have a forget. It has none if it sleeps: then it waits in the kernel for a request.
 //! - **Being dealt with.** The thread says so, and those that are left to threads that wait are counted.
 //!
 //! - **Kept by a notice.** While the server has the kernel drop contents of a file, the kernel keeps the file, and its

@@ -188,8 +188,8 @@ impl Readers {
         }
     }
 
-    /// Whether the follower has read since it began. It may have ended and begun anew without having run meanwhile; then
-    /// what it knows is of another client.
+    /// Whether the follower has read since it began. It may have ended and begun anew without having run meanwhile;
+    /// then what it knows is of another client.
     pub(crate) fn is_in(&self, stint: &Stint) -> bool {
         self.is_followed() && self.stint.load(Ordering::Relaxed) == stint.number
     }

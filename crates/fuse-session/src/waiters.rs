@@ -5,9 +5,9 @@
 //!           ─ fewer than the most allowed ─▶ a new thread takes it
 //!           ─ else ────────────────────────▶ the job waits for the next thread that is done
 //! ```
-//! There are as many threads as jobs, so that all wait at the same time, and none for another one. A thread that has had
-//! nothing to do for some seconds ends, but the last one, which is started with the mount: later the system may have no
-//! threads left.
+//! There are as many threads as jobs, so that all wait at the same time, and none for another one. A thread that has
+//! had nothing to do for some seconds ends, but the last one, which is started with the mount: later the system may
+//! have no threads left.
 //!
 //! Locking: one mutex, which no job runs under.
 

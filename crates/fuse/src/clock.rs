@@ -1,13 +1,14 @@
 //! The clock by which the kernel stamps what it caches.
 //!
-//! The kernel stamps an inode after each change that it has asked for, and sends that time. If the engine reads the same
-//! clock, the inode mostly has it already. That clock is the coarse one, which advances with each tick (4 ms), but never
-//! less than the latest fine time that a filesystem has given out (multigrain timestamps, Linux 6.13). No call returns
-//! that floor. A file of tmpfs shows it, if its times are changed in a tick in which they were not looked at before:
+//! The kernel stamps an inode after each change that it has asked for, and sends that time. If the engine reads the
+//! same clock, the inode mostly has it already. That clock is the coarse one, which advances with each tick (4 ms), but
+//! never less than the latest fine time that a filesystem has given out (multigrain timestamps, Linux 6.13). No call
+//! returns that floor. A file of tmpfs shows it, if its times are changed in a tick in which they were not looked at
+//! before:
 //!
 //! ```text
-//! once in half a millisecond  write to a file of tmpfs and look: a time beyond the coarse clock shows that programs of this
-//!                             machine are given fine ones
+//! once in half a millisecond  write to a file of tmpfs and look: a time beyond the coarse clock shows that programs
+//!                             of this machine are given fine ones
 //! for a minute after that     write and look each time: two system calls
 //! otherwise                   the coarse clock: no system call
 //! ```
@@ -25,8 +26,8 @@ use xfskit_ondisk::Timestamp;
 /// How long each time is looked up after a fine one was seen.
 const KEEPS_LOOKING_NANOSECONDS: i64 = 60 * SECOND_NANOSECONDS;
 const SECOND_NANOSECONDS: i64 = 1_000_000_000;
-/// How often is looked otherwise, and how many times in a tick at the most: each time at a file of its own, for a second
-/// look at one makes the kernel give out a fine time.
+/// How often is looked otherwise, and how many times in a tick at the most: each time at a file of its own, for a
+/// second look at one makes the kernel give out a fine time.
 const LOOKS_EACH_NANOSECONDS: i64 = 500_000;
 const FILES: usize = 8;
 

@@ -11,8 +11,9 @@
 //!
 //! (1) In the kernel it takes `CAP_SYS_ADMIN`, which the server cannot ask for.
 //!
-//! The kernel copies as many bytes as the number of an ioctl says, and less where the answer is shorter. Source of facts:
-//! `include/uapi/linux/fs.h`, `fs/xfs/libxfs/xfs_fs.h`, `xfs_fs_geometry` in `fs/xfs/libxfs/xfs_sb.c` of Linux 6.18.
+//! The kernel copies as many bytes as the number of an ioctl says, and less where the answer is shorter. Source of
+//! facts: `include/uapi/linux/fs.h`, `fs/xfs/libxfs/xfs_fs.h`, `xfs_fs_geometry` in `fs/xfs/libxfs/xfs_sb.c` of Linux
+//! 6.18.
 
 use crate::virtual_xattrs::is_owner;
 use xfskit_engine::{Error, Result, TrimBy, Volume};
@@ -90,7 +91,8 @@ pub(crate) fn ioctl(
     }
 }
 
-/// Start, length and the least length of what is given back, in bytes; the answer has what was given back as its length.
+/// Start, length and the least length of what is given back, in bytes; the answer has what was given back as its
+/// length.
 fn trim(fs: &Volume, data: &[u8]) -> Result<Vec<u8>> {
     let word = |at: usize| {
         let bytes = data.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());

@@ -145,7 +145,8 @@ mod tests {
 
     #[test]
     fn a_line_is_taken_apart() {
-        let line = br"36 35 0:53 / /mnt/a\040b rw,noatime shared:1 master:2 - fuse.xfskit /srv/a\134b.img rw,user_id=7,group_id=8";
+        let line = b"36 35 0:53 / /mnt/a\\040b rw,noatime shared:1 master:2 - fuse.xfskit /srv/a\\134b.img \
+            rw,user_id=7,group_id=8";
         let (entry, is_ours) = decode_line(line).unwrap();
         let place = PathBuf::from("/mnt/a b");
         let (device, root, source) = ("0:53".into(), "/".into(), r"/srv/a\b.img".into());

@@ -1,8 +1,8 @@
 //! The place of a mount: a mount is looked for and unmounted there, and never another one.
 //!
 //! A path, the number of a mount and that of its device may all belong to another mount a moment later: by an unmount,
-//! by a mount over it, by a folder on the way that was exchanged. So who acts on a mount does it on descriptors, after a
-//! look at what they stand for:
+//! by a mount over it, by a folder on the way that was exchanged. So who acts on a mount does it on descriptors, after
+//! a look at what they stand for:
 //!
 //! ```text
 //! unmount   the folder above is opened ─▶ its entry is the mount? ─▶ umount2(entry below the descriptor, no links)
@@ -195,8 +195,8 @@ fn device_of(connection: &OwnedFd) -> Option<String> {
     Some(format!("0:{}", number.parse::<u32>().ok()?))
 }
 
-/// What ends the connection of a mount, whatever has its number by then: the file belongs to the connection that had the
-/// number when it was opened.
+/// What ends the connection of a mount, whatever has its number by then: the file belongs to the connection that had
+/// the number when it was opened.
 #[derive(Debug)]
 pub(crate) struct Abort(File);
 

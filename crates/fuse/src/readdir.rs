@@ -32,7 +32,7 @@ pub(crate) fn plus(
     tell: impl Fn(&Stat) -> Entry,
 ) -> Result<()> {
     let mut cookie = offset;
-    let is_far = filesystem.requests_at_once() > 1;
+    let is_far = filesystem.queue_depth() > 1;
     loop {
         let batch = batch(filesystem, dir, cookie, BATCH)?;
         // One reply has room for a part of what is brought; those behind it find the rest in the cache.

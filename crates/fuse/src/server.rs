@@ -130,9 +130,9 @@ impl Server {
         }
     }
 
-    /// Makes the kernel forget a file as soon as no program has it open: of one that it knows it keeps ctime itself, with
-    /// the cache for writes, and learns of no other. The program that has changed it will close it in a moment; one that
-    /// stays open keeps its old ctime.
+    /// Makes the kernel forget a file as soon as no program has it open: of one that it knows it keeps ctime itself,
+    /// with the cache for writes, and learns of no other. The program that has changed it will close it in a moment;
+    /// one that stays open keeps its old ctime.
     pub(crate) fn forget_when_unused(self: &Arc<Self>, node: u64) {
         if !self.unused.add(node) {
             return;

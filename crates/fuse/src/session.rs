@@ -10,8 +10,8 @@
 //!   another mount lies over it, or it
 //!   is still in another mount namespace
 //! ```
-//! The session unmounts only the mount that it made, which it knows by its number (`place.rs`): by now another mount may
-//! be at the folder.
+//! The session unmounts only the mount that it made, which it knows by its number (`place.rs`): by now another mount
+//! may be at the folder.
 //!
 //! Crash behaviour: a server that is killed leaves the image as a power cut would.
 

@@ -100,28 +100,23 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
     use std::sync::mpsc::{Sender, channel};
-    use xfskit_device::{BlockDevice, MemoryDevice};
-    use xfskit_engine::{MountOptions, SyncKind, Volume};
+    use xfskit_device::{BlockDevice, MemoryDevice, WrapsDevice};
+    use xfskit_engine::{MountOptions, SyncOf, Volume};
     use xfskit_fuse_session::Errno;
+    use xfskit_ondisk::Timestamp;
     use xfskit_ondisk::Timestamp;
 
     /// An image in memory whose flush panics when that is wanted.
     struct Device(MemoryDevice, Arc<AtomicBool>);
 
-    impl BlockDevice for Device {
-        fn size_bytes(&self) -> u64 {
-            self.0.size_bytes()
+    impl WrapsDevice for Device {
+        type Below = MemoryDevice;
+
+        fn below(&self) -> &MemoryDevice {
+            &self.0
         }
 
-        fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-            self.0.read(offset, buffer)
-        }
-
-        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-            self.0.write(offset, data)
-        }
-
-        fn flush(&self) -> io::Result<()> {
+        fn pass_flush(&self) -> io::Result<()> {
             assert!(!self.1.load(Ordering::SeqCst), "a panic on purpose");
             self.0.flush()
         }

@@ -27,7 +27,8 @@ def get(path):
     os.close(file)
     words = struct.unpack("5I", answer[:20])
     # Whether there are attributes is for the format to say, and the number of extents for others.
-    return "%x %d %d %d, %x, mode %o" % (words[0] & 0x7fffffff, words[1], words[3], words[4], old, os.stat(path).st_mode)
+    mode = os.stat(path).st_mode
+    return "%x %d %d %d, %x, mode %o" % (words[0] & 0x7fffffff, words[1], words[3], words[4], old, mode)
 def attempt(path, request, data):
     file = os.open(path, os.O_RDONLY)
     try:

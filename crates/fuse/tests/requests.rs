@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
-use xfskit_device::{Access, BlockDevice, FileDevice};
+use xfskit_device::{Access, BlockDevice, FileDevice, WrapsDevice};
 use xfskit_fuse::{Unmounted, WriteCache};
 use xfskit_testkit::skip;
 
@@ -174,20 +174,14 @@ fn the_time_of_birth_is_the_one_that_the_kernel_shows() {
 /// An image whose flush takes as long as that of a disk.
 struct SlowFlush(FileDevice);
 
-impl BlockDevice for SlowFlush {
-    fn size_bytes(&self) -> u64 {
-        self.0.size_bytes()
+impl WrapsDevice for SlowFlush {
+    type Below = FileDevice;
+
+    fn below(&self) -> &FileDevice {
+        &self.0
     }
 
-    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.0.read(offset, buffer)
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.write(offset, data)
-    }
-
-    fn flush(&self) -> io::Result<()> {
+    fn pass_flush(&self) -> io::Result<()> {
         std::thread::sleep(Duration::from_millis(5));
         self.0.flush()
     }

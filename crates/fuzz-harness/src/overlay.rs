@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use xfskit_device::BlockDevice;
+use xfskit_device::{BlockDevice, Hints};
 
 const PAGE: usize = 512;
 /// Nothing in an image needs a longer read. A longer one uses a length on disk that was not checked.
@@ -77,6 +77,10 @@ impl Overlay {
 impl BlockDevice for Overlay {
     fn size_bytes(&self) -> u64 {
         self.base.len() as u64
+    }
+
+    fn hints(&self) -> Hints {
+        Hints::of(self)
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {

@@ -36,7 +36,7 @@ pub fn make(
     }
     let devices = Devices {
         data_bytes: device.size_bytes(),
-        data_sector: device.sector_bytes(),
+        data_sector: device.hints().sector_bytes,
         log_bytes: log_device.map(|device| device.size_bytes()),
     };
     let mut plan = Plan::new(options, devices)?;
@@ -91,7 +91,7 @@ pub fn set_aside(
     log_device: Option<&dyn BlockDevice>,
     options: &Options,
 ) -> Result<(), MakeError> {
-    let (data_bytes, data_sector) = (device.size_bytes(), device.sector_bytes());
+    let (data_bytes, data_sector) = (device.size_bytes(), device.hints().sector_bytes);
     let log_bytes = log_device.map(|device| device.size_bytes());
     let plan = Plan::new(options, Devices { data_bytes, data_sector, log_bytes })?;
     let ags: Vec<NewAg> =
@@ -277,7 +277,7 @@ mod tests {
     use super::*;
     use std::io;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use xfskit_device::MemoryDevice;
+    use xfskit_device::{Fua, MemoryDevice, WrapsDevice};
 
     const IMAGE_BYTES: usize = 32 << 20;
 
@@ -287,19 +287,20 @@ mod tests {
         writes_left: AtomicUsize,
     }
 
-    impl BlockDevice for Failing {
-        fn size_bytes(&self) -> u64 {
-            self.device.size_bytes()
+    impl WrapsDevice for Failing {
+        type Below = MemoryDevice;
+
+        fn below(&self) -> &MemoryDevice {
+            &self.device
         }
-        fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-            self.device.read(offset, buffer)
-        }
-        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+
+        fn pass_write(&self, offset: u64, data: &[u8], fua: Fua) -> io::Result<()> {
             let left = self.writes_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
             left.map_err(|_| io::Error::other("the power is gone"))?;
-            self.device.write(offset, data)
+            fua.write(&self.device, offset, data)
         }
-        fn flush(&self) -> io::Result<()> {
+
+        fn pass_flush(&self) -> io::Result<()> {
             Ok(())
         }
     }

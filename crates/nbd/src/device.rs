@@ -32,10 +32,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-use xfskit_device::BlockDevice;
+use xfskit_device::{BlockDevice, Hints};
 
 /// Requests that a program that reads much has on their way at a time: enough to hide a millisecond each.
-const REQUESTS_AT_ONCE: usize = 32;
+const QUEUE_DEPTH: usize = 32;
 /// The longest request. A power of two, so that pieces are of whole blocks.
 const PIECE_BYTES: u32 = 1 << 20;
 /// Discards and queries carry no data.
@@ -400,12 +400,14 @@ impl BlockDevice for NbdDevice {
         self.size_bytes
     }
 
-    fn sector_bytes(&self) -> usize {
-        self.export.minimum_bytes.max(SECTOR_BYTES) as usize
-    }
-
-    fn requests_at_once(&self) -> usize {
-        REQUESTS_AT_ONCE
+    fn hints(&self) -> Hints {
+        Hints {
+            sector_bytes: self.export.minimum_bytes.max(SECTOR_BYTES) as usize,
+            queue_depth: QUEUE_DEPTH,
+            supports_fua: self.export.has(wire::SEND_FUA),
+            read_only: self.access == Access::Read,
+            ..Hints::of(self)
+        }
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
@@ -440,13 +442,9 @@ impl BlockDevice for NbdDevice {
         self.write_blocks(whole, &blocks)
     }
 
-    fn writes_durably(&self) -> bool {
-        self.export.has(wire::SEND_FUA)
-    }
-
-    fn write_durably(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+    fn write_fua(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let range = self.verify_range(offset, data.len() as u64)?;
-        if !self.writes_durably() || self.widened(&range) != range {
+        if !self.export.has(wire::SEND_FUA) || self.widened(&range) != range {
             self.write(offset, data)?;
             return self.flush();
         }
@@ -533,10 +531,6 @@ impl BlockDevice for NbdDevice {
             }
         }
         true
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.access == Access::Read
     }
 }
 

@@ -82,10 +82,10 @@ fn a_durable_write_is_one_round_trip_where_the_server_has_it() {
         let server = Server::start(Plan { flags, ..Plan::default() });
         let device = server.open_writable().unwrap();
         device.flush().unwrap();
-        assert_eq!(device.writes_durably(), flushes == 0);
+        assert_eq!(device.hints().supports_fua, flushes == 0);
         server.seen();
         device.write(0, &[1; SECTOR]).unwrap();
-        device.write_durably(MIB as u64, &vec![2; 2 * MIB]).unwrap();
+        device.write_fua(MIB as u64, &vec![2; 2 * MIB]).unwrap();
         let seen = server.seen();
         assert_eq!(seen.iter().filter(|seen| seen.command == FLUSH).count(), flushes);
         assert_eq!(seen.iter().filter(|seen| seen.command == WRITE && seen.flags == 1).count(), 2 * (1 - flushes));
@@ -96,7 +96,7 @@ fn a_durable_write_is_one_round_trip_where_the_server_has_it() {
         device.flush().unwrap();
         assert_eq!((count(&server, FLUSH), server.durable()[0]), (1 - flushes, 1));
         server.fail(WRITE, 28, 1);
-        device.write_durably(0, &[3; SECTOR]).unwrap_err();
+        device.write_fua(0, &[3; SECTOR]).unwrap_err();
     }
 }
 
@@ -231,7 +231,7 @@ fn zeros_are_sent_as_a_request() {
 fn block_sizes_of_the_server_hold() {
     let server = Server::start(Plan { blocks: Some((4096, 4096, 12288)), ..Plan::default() });
     let device = server.open_writable().unwrap();
-    assert_eq!(device.sector_bytes(), 4096);
+    assert_eq!(device.hints().sector_bytes, 4096);
     let data: Vec<u8> = (0..65536_u32).map(|n| (n / 256 + n) as u8).collect();
     device.write(4096, &data).unwrap();
     assert!(server.seen().iter().all(|one| one.bytes <= 8192));
@@ -254,14 +254,14 @@ fn block_sizes_of_the_server_hold() {
     // Without sizes, the specification recommends 512 bytes.
     let server = Server::start(Plan { size: 5 * 512 + 100, ..Plan::default() });
     let device = server.open_writable().unwrap();
-    assert_eq!((device.sector_bytes(), device.size_bytes()), (512, 5 * 512));
+    assert_eq!((device.hints().sector_bytes, device.size_bytes()), (512, 5 * 512));
     assert_eq!(device.read(5 * 512, &mut [0]).unwrap_err().kind(), ErrorKind::UnexpectedEof);
     assert_eq!(device.write(5 * 512, &[0; 512]).unwrap_err().kind(), ErrorKind::UnexpectedEof);
     assert_eq!(device.read(u64::MAX, &mut [0]).unwrap_err().kind(), ErrorKind::UnexpectedEof);
     let server = Server::start(Plan { blocks: Some((1, 512, 1 << 20)), ..Plan::default() });
     let device = server.open_writable().unwrap();
     device.write(3, &[1; 5]).unwrap();
-    assert_eq!(device.sector_bytes(), 512);
+    assert_eq!(device.hints().sector_bytes, 512);
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn what_cannot_be_written_is_refused_at_opening() {
         let server = Server::start(Plan { flags, blocks, ..Plan::default() });
         let device = server.open().unwrap();
         device.read(0, &mut [0; SECTOR]).unwrap();
-        assert!(device.is_read_only());
+        assert!(device.hints().read_only);
         device.flush().unwrap();
         assert_eq!(device.write(0, &[0; SECTOR]).unwrap_err().kind(), ErrorKind::PermissionDenied);
         assert_eq!(device.discard(0, MIB as u64).unwrap_err().kind(), ErrorKind::PermissionDenied);

@@ -163,7 +163,7 @@ fn block_sizes_of_nbdkit() {
     let args = [&["--filter=blocksize-policy", "memory", "16M"], &sizes[..]].concat();
     let server = Running::nbdkit(dir.path(), &args);
     let device = server.open_writable().unwrap();
-    assert_eq!(device.sector_bytes(), 4096);
+    assert_eq!(device.hints().sector_bytes, 4096);
     let data = pattern(MIB, 3);
     device.write(4096, &data).unwrap();
     let mut back = vec![0; 100_000];

@@ -121,8 +121,8 @@ impl Geometry {
         (INODES_PER_CHUNK >> (self.block_log - self.inode_log)).max(1)
     }
 
-    /// Most inodes that the image may have, in whole chunks; `None` without a limit. Source: `xfs_ialloc_setup_geometry`
-    /// (`maxicount`).
+    /// Most inodes that the image may have, in whole chunks; `None` without a limit. Source:
+    /// `xfs_ialloc_setup_geometry` (`maxicount`).
     pub fn max_inodes(&self) -> Option<u64> {
         let chunk_blocks = u64::from(self.inode_chunk_blocks());
         let percent = Some(u64::from(self.inode_max_percent)).filter(|percent| *percent > 0)?;

@@ -1,6 +1,6 @@
-//! What the kernel asks of an inode in use beyond what makes it safe to be read: flags that contradict the features, the
-//! kind of the file or each other, and forks that no file of that kind has. An image that fails here was damaged, and
-//! what it says of the file cannot be relied on.
+//! What the kernel asks of an inode in use beyond what makes it safe to be read: flags that contradict the features,
+//! the kind of the file or each other, and forks that no file of that kind has. An image that fails here was damaged,
+//! and what it says of the file cannot be relied on.
 //!
 //! Facts: which changes of an inode make stat(2) fail on the kernel's mount (Linux 6.18).
 

@@ -488,7 +488,18 @@ fn allowed(needs: &Needs) -> Result<Rules, SandboxError> {
         let data_only = condition(2, SeccompCmpOp::MaskedEq(executable), 0)?;
         rules.insert(number(call), vec![rule(vec![data_only])?]);
     }
-    // Threads, and nothing that has namespaces of its own.
+    add_threads(&mut rules, needs)?;
+    // Limits of its own, to read.
+    let own = vec![rule(vec![condition(0, SeccompCmpOp::Eq, 0)?, null(2)?])?];
+    rules.insert(number(libc::SYS_prlimit64), own);
+    rules.insert(number(libc::SYS_ioctl), one_of(1, IOCTLS)?);
+    rules.insert(number(libc::SYS_prctl), one_of(0, PRCTLS)?);
+    Ok(rules)
+}
+
+/// Threads of its own: new ones, signals to them, and how they are scheduled.
+fn add_threads(rules: &mut Rules, needs: &Needs) -> Result<(), SandboxError> {
+    // Nothing that has namespaces of its own.
     let namespaces = libc::CLONE_NEWNS
         | libc::CLONE_NEWUSER
         | libc::CLONE_NEWPID
@@ -514,12 +525,7 @@ fn allowed(needs: &Needs) -> Result<Rules, SandboxError> {
             rules.insert(number(*call), one_of(0, &threads)?);
         }
     }
-    // Limits of its own, to read.
-    let own = vec![rule(vec![condition(0, SeccompCmpOp::Eq, 0)?, null(2)?])?];
-    rules.insert(number(libc::SYS_prlimit64), own);
-    rules.insert(number(libc::SYS_ioctl), one_of(1, IOCTLS)?);
-    rules.insert(number(libc::SYS_prctl), one_of(0, PRCTLS)?);
-    Ok(rules)
+    Ok(())
 }
 
 fn compile(rules: Rules, otherwise: SeccompAction, then: SeccompAction) -> Result<BpfProgram, SandboxError> {

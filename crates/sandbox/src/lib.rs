@@ -72,8 +72,8 @@ pub struct Needs {
     pub more: Vec<More>,
     /// Capabilities that it keeps, if it has them.
     pub capabilities: CapabilitySet,
-    /// Threads of this process, by their numbers, of which others say where and how they run, with [`Calls::Serve`]. Each
-    /// thread may say it of itself.
+    /// Threads of this process, by their numbers, of which others say where and how they run, with [`Calls::Serve`].
+    /// Each thread may say it of itself.
     pub threads: Vec<u32>,
     /// The most permissions that it gives to a file, with [`Calls::Outputs`]: any file that it can open may get them.
     pub permissions: u32,

@@ -12,7 +12,7 @@ use crate::events::Event;
 use crate::pages::{PAGE_BYTES, Pages, SECTOR_BYTES, page_of, write_pages};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
-use xfskit_device::BlockDevice;
+use xfskit_device::{BlockDevice, Hints};
 
 /// What a discarded range contains.
 const DISCARDED: u8 = 0xd5;
@@ -37,8 +37,8 @@ struct State {
     fault: Option<Fault>,
     refused: Refused,
     lower: Option<Arc<dyn Lower>>,
-    writes_durably: bool,
-    requests_at_once: usize,
+    supports_fua: bool,
+    queue_depth: usize,
 }
 
 /// The device.
@@ -61,8 +61,8 @@ impl SimDevice {
                 fault: None,
                 refused: Refused::default(),
                 lower: None,
-                writes_durably: false,
-                requests_at_once: 1,
+                supports_fua: false,
+                queue_depth: 1,
             }),
         }
     }
@@ -94,13 +94,13 @@ impl SimDevice {
     }
 
     /// From here on the device makes writes durable that ask for it, as one with forced unit access does.
-    pub fn write_durably_from_here(&self) {
-        self.state().writes_durably = true;
+    pub fn write_fua_from_here(&self) {
+        self.state().supports_fua = true;
     }
 
     /// From here on the device says how many requests it wants at a time: more than one where each takes long.
     pub fn want_requests(&self, at_once: usize) {
-        self.state().requests_at_once = at_once;
+        self.state().queue_depth = at_once;
     }
 
     /// From here on, all that is written is also written to `lower`, which lies below this device.
@@ -216,6 +216,12 @@ impl BlockDevice for SimDevice {
         self.size_bytes
     }
 
+    fn hints(&self) -> Hints {
+        let state = self.state();
+        let (supports_fua, queue_depth) = (state.supports_fua, state.queue_depth);
+        Hints { supports_fua, queue_depth, ..Hints::of(self) }
+    }
+
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.check(offset, buffer.len())?;
         let mut state = self.state();
@@ -254,15 +260,7 @@ impl BlockDevice for SimDevice {
         self.write(offset, &vec![DISCARDED; length as usize])
     }
 
-    fn writes_durably(&self) -> bool {
-        self.state().writes_durably
-    }
-
-    fn requests_at_once(&self) -> usize {
-        self.state().requests_at_once
-    }
-
-    fn write_durably(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+    fn write_fua(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let mut state = self.state();
         self.write_in(&mut state, offset, data)?;
         if let Some(lower) = &state.lower {

@@ -37,7 +37,7 @@ impl Distance {
     }
 
     /// How many requests the engine has on their way.
-    pub fn requests_at_once(self) -> usize {
+    pub fn queue_depth(self) -> usize {
         match self {
             Self::Near => 1,
             Self::Far => REQUESTS,

@@ -65,7 +65,7 @@ impl Crashed {
 
 /// Opens what a cut left, which recovers it, with the options of the run, but without `wsync`.
 fn reopen(recording: &Recording, device: &Arc<SimDevice>) -> Result<Volume, Error> {
-    device.want_requests(recording.distance.requests_at_once());
+    device.want_requests(recording.distance.queue_depth());
     let options = MountOptions { wsync: false, ..recording.options.clone() };
     Volume::open_in(Arc::clone(device) as _, None, options, Arc::new(SeededEnvironment::new(1)))
 }

@@ -95,7 +95,7 @@ fn seed_of(cut: Cut) -> u64 {
 /// words.
 fn live_on(recording: &Recording, state: &Crashed, cut: Cut) -> Result<(Recording, Vec<String>), String> {
     let device = state.device();
-    device.want_requests(recording.distance.requests_at_once());
+    device.want_requests(recording.distance.queue_depth());
     device.start_record();
     let seed = seed_of(cut);
     let (options, clock) = (recording.options.clone(), Arc::new(Clock::new()));

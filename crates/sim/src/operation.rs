@@ -185,30 +185,39 @@ impl Operation {
                 fs.drop_references(number(node), 1).map(|()| None)
             }
             Self::Release { node } => fs.drop_references_lazily(number(node), 1).map(|()| None),
-            Self::Write { node, offset, length, seed } => {
-                let at = offset.unwrap_or_else(|| model.contents(*node).size());
-                let data = bytes(*seed, at, *length);
-                match offset {
-                    Some(offset) => fs.write_at(number(node), *offset, &data).map(|()| None),
-                    None => fs.append(number(node), &data).map(|_| None),
-                }
-            }
-            Self::Truncate { node, size } => fs.truncate(number(node), *size).map(|()| None),
-            Self::Fallocate { node, what, offset, length } => {
-                fs.fallocate(number(node), *offset, *length, *what).map(|()| None)
-            }
-            Self::Copy { from, to, length, share } => {
-                let (source, target) = (number(&from.0), number(&to.0));
-                if *share {
-                    fs.clone_range(source, from.1, target, to.1, *length).map(|()| None)
-                } else {
-                    copy_all(fs, (source, from.1), (target, to.1), *length).map(|()| None)
-                }
+            Self::Write { .. } | Self::Truncate { .. } | Self::Fallocate { .. } | Self::Copy { .. } => {
+                self.change_contents(fs, model).map(|()| None)
             }
             Self::Fdatasync { node } => fs.fdatasync(number(node)).map(|()| None),
             Self::Sync => fs.sync().map(|()| None),
             Self::Fsync { node } => fs.fsync(number(node)).map(|()| None),
             Self::PushTail => fs.mount().journal.push_tail(Lsn(u64::MAX)).map(|_| None),
+        }
+    }
+
+    /// Performs an operation on contents; of others, nothing.
+    fn change_contents(&self, fs: &Volume, model: &Model) -> Result<(), Error> {
+        let number = |node: &NodeId| model.number(*node);
+        match self {
+            Self::Write { node, offset, length, seed } => {
+                let at = offset.unwrap_or_else(|| model.contents(*node).size());
+                let data = bytes(*seed, at, *length);
+                match offset {
+                    Some(offset) => fs.write_at(number(node), *offset, &data),
+                    None => fs.append(number(node), &data).map(|_| ()),
+                }
+            }
+            Self::Truncate { node, size } => fs.truncate(number(node), *size),
+            Self::Fallocate { node, what, offset, length } => fs.fallocate(number(node), *offset, *length, *what),
+            Self::Copy { from, to, length, share } => {
+                let (source, target) = (number(&from.0), number(&to.0));
+                if *share {
+                    fs.clone_range(source, from.1, target, to.1, *length)
+                } else {
+                    copy_all(fs, (source, from.1), (target, to.1), *length)
+                }
+            }
+            _ => Ok(()),
         }
     }
 

@@ -101,6 +101,23 @@ pub fn record_on(
     Ok((Recording { together, ..recording }, transcript))
 }
 
+/// Begins the record of a device, with what is to go wrong on it.
+fn prepare(device: &SimDevice, seed: u64, run_options: &RunOptions, lower: Option<Arc<dyn Lower>>) {
+    if Random::new(seed ^ 0x0066_7561).one_in(2) {
+        device.write_fua_from_here();
+    }
+    device.start_record();
+    if let Some(lower) = lower {
+        device.lie_on(lower);
+    }
+    if let Some(first) = run_options.fail_from {
+        device.set_fault(Some(Fault::FailFrom(first)));
+    }
+    if let Some(place) = run_options.bad_place {
+        device.set_fault(Some(Fault::BadPlace(place)));
+    }
+}
+
 fn record_in_order(
     workload: &Workload,
     seed: u64,
@@ -115,23 +132,11 @@ fn record_in_order(
     };
     let (size_bytes, pages) = make_image(&shape, seed).map_err(text)?;
     let base = Arc::new(pages);
-    let device = Arc::new(SimDevice::new(size_bytes, Arc::clone(&base), Pages::default()));
-    let mut options = options_of(seed);
-    if Random::new(seed ^ 0x0066_7561).one_in(2) {
-        device.write_durably_from_here();
-    }
     let distance = (workload.distance)(seed);
-    device.want_requests(distance.requests_at_once());
-    device.start_record();
-    if let Some(make) = lower {
-        device.lie_on(make(size_bytes, &base));
-    }
-    if let Some(first) = run_options.fail_from {
-        device.set_fault(Some(Fault::FailFrom(first)));
-    }
-    if let Some(place) = run_options.bad_place {
-        device.set_fault(Some(Fault::BadPlace(place)));
-    }
+    let device = Arc::new(SimDevice::new(size_bytes, Arc::clone(&base), Pages::default()));
+    device.want_requests(distance.queue_depth());
+    prepare(&device, seed, &run_options, lower.map(|make| make(size_bytes, &base)));
+    let mut options = options_of(seed);
     options.error_tags.extend(run_options.tag);
     let is_faulty = run_options.fail_from.is_some() || run_options.tag.is_some() || run_options.bad_place.is_some();
     let may_fail = is_faulty || lower.is_some();

@@ -16,6 +16,7 @@
 //! These functions panic on failure, because only tests use them.
 #![forbid(unsafe_code)]
 
+mod far;
 mod fuzzed;
 mod mount;
 mod noted;
@@ -24,6 +25,7 @@ mod scratch;
 mod scrub;
 mod tree;
 
+pub use far::FarDevice;
 pub use fuzzed::fuzzed_images;
 pub use mount::{Mount, kernel_mount, kernel_mount_with, try_kernel_mount};
 pub use noted::NotedDevice;

@@ -2,13 +2,11 @@
 
 use std::io::Result;
 use std::sync::{Mutex, PoisonError};
-use xfskit_device::BlockDevice;
+use xfskit_device::{BlockDevice, Hints};
 
 const SIZE_BYTES: u64 = 1 << 20;
-const SECTOR_BYTES: usize = 4096;
-const REQUESTS: usize = 7;
-/// No address of a device.
-const IDENTITY: usize = 1;
+/// Each differs from that of a device that has nothing special. The identity is no address of a device.
+const HINTS: Hints = Hints { sector_bytes: 4096, queue_depth: 7, supports_fua: true, read_only: true, identity: 1 };
 
 /// A device that answers each method in its own way, and notes each call.
 #[derive(Debug, Default)]
@@ -31,18 +29,19 @@ impl NotedDevice {
         };
         let at = SIZE_BYTES / 2;
         expect("size_bytes", wrapper.size_bytes() == SIZE_BYTES);
-        expect("sector_bytes", wrapper.sector_bytes() == SECTOR_BYTES);
         expect("read", arrives("read", &|| wrapper.read(at, &mut [0; 512])));
         expect("write", arrives("write", &|| wrapper.write(at, &[0; 512])));
-        expect("writes_durably", wrapper.writes_durably());
-        expect("write_durably", arrives("write_durably", &|| wrapper.write_durably(at, &[0; 512])));
+        expect("write_fua", arrives("write_fua", &|| wrapper.write_fua(at, &[0; 512])));
         expect("flush", arrives("flush", &|| wrapper.flush()));
         expect("discard", arrives("discard", &|| wrapper.discard(at, 512)));
         expect("allocate", arrives("allocate", &|| wrapper.allocate(at, 512)));
         expect("may_hold_data", !wrapper.may_hold_data(at, 512));
-        expect("requests_at_once", wrapper.requests_at_once() == REQUESTS);
-        expect("identity", wrapper.identity() == IDENTITY);
-        expect("is_read_only", wrapper.is_read_only());
+        let hints = wrapper.hints();
+        expect("sector_bytes", hints.sector_bytes == HINTS.sector_bytes);
+        expect("queue_depth", hints.queue_depth == HINTS.queue_depth);
+        expect("supports_fua", hints.supports_fua == HINTS.supports_fua);
+        expect("read_only", hints.read_only == HINTS.read_only);
+        expect("identity", hints.identity == HINTS.identity);
         kept
     }
 }
@@ -52,8 +51,8 @@ impl BlockDevice for NotedDevice {
         SIZE_BYTES
     }
 
-    fn sector_bytes(&self) -> usize {
-        SECTOR_BYTES
+    fn hints(&self) -> Hints {
+        HINTS
     }
 
     fn read(&self, _: u64, buffer: &mut [u8]) -> Result<()> {
@@ -67,12 +66,8 @@ impl BlockDevice for NotedDevice {
         Ok(())
     }
 
-    fn writes_durably(&self) -> bool {
-        true
-    }
-
-    fn write_durably(&self, _: u64, _: &[u8]) -> Result<()> {
-        self.note("write_durably");
+    fn write_fua(&self, _: u64, _: &[u8]) -> Result<()> {
+        self.note("write_fua");
         Ok(())
     }
 
@@ -93,18 +88,6 @@ impl BlockDevice for NotedDevice {
 
     fn may_hold_data(&self, _: u64, _: u64) -> bool {
         false
-    }
-
-    fn requests_at_once(&self) -> usize {
-        REQUESTS
-    }
-
-    fn identity(&self) -> usize {
-        IDENTITY
-    }
-
-    fn is_read_only(&self) -> bool {
-        true
     }
 }
 

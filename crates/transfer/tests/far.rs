@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use xfskit::MkfsOptions;
-use xfskit_device::{BlockDevice, MemoryDevice};
+use xfskit_device::{BlockDevice, Fua, Hints, MemoryDevice, WrapsDevice};
 use xfskit_engine::{Caller, MountOptions, NewFile, SetMode, Volume};
 use xfskit_transfer::{Adjust, ImageSource, Node, TarSink, survey, transfer};
 
@@ -23,20 +23,18 @@ struct Far {
     bytes_read: AtomicUsize,
 }
 
-impl BlockDevice for Far {
-    fn size_bytes(&self) -> u64 {
-        self.bytes.size_bytes()
+impl WrapsDevice for Far {
+    type Below = MemoryDevice;
+
+    fn below(&self) -> &MemoryDevice {
+        &self.bytes
     }
 
-    fn requests_at_once(&self) -> usize {
-        self.at_once
+    fn pass_hints(&self) -> Hints {
+        Hints { queue_depth: self.at_once, read_only: true, ..self.bytes.hints() }
     }
 
-    fn is_read_only(&self) -> bool {
-        true
-    }
-
-    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+    fn pass_read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         let now = self.now.fetch_add(1, Ordering::Relaxed) + 1;
         self.most.fetch_max(now, Ordering::Relaxed);
         self.alone.fetch_add(usize::from(now == 1), Ordering::Relaxed);
@@ -48,11 +46,11 @@ impl BlockDevice for Far {
         self.bytes.read(offset, buffer)
     }
 
-    fn write(&self, _: u64, _: &[u8]) -> io::Result<()> {
+    fn pass_write(&self, _: u64, _: &[u8], _: Fua) -> io::Result<()> {
         Err(io::ErrorKind::PermissionDenied.into())
     }
 
-    fn flush(&self) -> io::Result<()> {
+    fn pass_flush(&self) -> io::Result<()> {
         Ok(())
     }
 }

@@ -17,7 +17,7 @@
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use xfskit_device::{BlockDevice, data_pieces};
+use xfskit_device::{BlockDevice, Fua, Hints, WrapsDevice, data_pieces};
 use xfskit_engine::{Error, Result};
 use xfskit_ondisk::superblock::{SUPERBLOCK_CRC_OFFSET, SUPERBLOCK_MAGIC, SuperblockError, Unsupported};
 use xfskit_ondisk::{AgNumber, Geometry, RawSuperblock, Superblock, checksum_matches, set_checksum};
@@ -262,20 +262,26 @@ struct RescuedDevice {
     size_bytes: u64,
 }
 
-impl BlockDevice for RescuedDevice {
-    fn size_bytes(&self) -> u64 {
+fn not_written() -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, "a damaged image is not written")
+}
+
+impl WrapsDevice for RescuedDevice {
+    type Below = dyn BlockDevice;
+
+    fn below(&self) -> &Self::Below {
+        &*self.below
+    }
+
+    fn pass_size_bytes(&self) -> u64 {
         self.size_bytes
     }
 
-    fn sector_bytes(&self) -> usize {
-        self.below.sector_bytes()
+    fn pass_hints(&self) -> Hints {
+        Hints { read_only: true, ..self.below.hints() }
     }
 
-    fn requests_at_once(&self) -> usize {
-        self.below.requests_at_once()
-    }
-
-    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+    fn pass_read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.below.read(offset, buffer)?;
         if let Some(sector) = self.sector.get(offset.try_into().unwrap_or(usize::MAX)..) {
             let count = sector.len().min(buffer.len());
@@ -284,25 +290,25 @@ impl BlockDevice for RescuedDevice {
         Ok(())
     }
 
-    fn write(&self, _: u64, _: &[u8]) -> io::Result<()> {
-        Err(io::Error::new(io::ErrorKind::PermissionDenied, "a damaged image is not written"))
+    fn pass_write(&self, _: u64, _: &[u8], _: Fua) -> io::Result<()> {
+        Err(not_written())
     }
 
-    fn flush(&self) -> io::Result<()> {
+    fn pass_flush(&self) -> io::Result<()> {
         Ok(())
     }
 
-    fn may_hold_data(&self, offset: u64, length: u64) -> bool {
+    fn pass_discard(&self, _: u64, _: u64) -> io::Result<()> {
+        Err(not_written())
+    }
+
+    fn pass_allocate(&self, _: u64, _: u64) -> io::Result<()> {
+        Err(not_written())
+    }
+
+    fn pass_may_hold_data(&self, offset: u64, length: u64) -> bool {
         // The sector that stands for the first superblock may lie over a hole.
         offset < self.sector.len() as u64 || self.below.may_hold_data(offset, length)
-    }
-
-    fn identity(&self) -> usize {
-        self.below.identity()
-    }
-
-    fn is_read_only(&self) -> bool {
-        true
     }
 }
 
@@ -317,7 +323,7 @@ mod tests {
         let rescued = RescuedDevice { below: below.clone(), sector: vec![7; 512], size_bytes: below.size_bytes() };
         assert!(rescued.may_hold_data(0, 4096) && rescued.may_hold_data(511, 1));
         // Nothing is written to it.
-        let of_writing = ["write", "writes_durably", "write_durably", "flush", "discard", "allocate"];
+        let of_writing = ["write", "write_fua", "flush", "discard", "allocate"];
         assert_eq!(below.kept_by(&rescued), of_writing);
     }
 }

@@ -1,7 +1,7 @@
 //! A part of the experiment trees: `mkfs --from`, `cp` and `check` through a qcow2 image, beside a raw one.
 //!
-//! Both images are sparse files, made anew in each round outside of the time, and take turns. There are two trees: files
-//! of all sizes, and the small files of the experiment, of which there are so many that a check takes a while.
+//! Both images are sparse files, made anew in each round outside of the time, and take turns. There are two trees:
+//! files of all sizes, and the small files of the experiment, of which there are so many that a check takes a while.
 
 use super::tables::columns;
 use super::trees::{COPY_IN, COPY_OUT, FILL, Trees};

@@ -127,9 +127,9 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
         name: "fsync".into(),
         title: "fsync: what it costs to make 4 KiB durable".into(),
         about: format!(
-            "Each writer writes 4 KiB to a file of its own and calls fsync, {fsyncs} times if there is one, and {} times \
-             in all if there are {MOST_TIMES} or more: in blocks that the file has, and behind its end. The images are \
-             in {}. Best of {} rounds.",
+            "Each writer writes 4 KiB to a file of its own and calls fsync, {fsyncs} times if there is one, and {} \
+             times in all if there are {MOST_TIMES} or more: in blocks that the file has, and behind its end. The \
+             images are in {}. Best of {} rounds.",
             fsyncs * MOST_TIMES,
             lab.scratch.place(),
             lab.rounds()

@@ -92,8 +92,8 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
         title: "xattr: attributes of all sizes".into(),
         about: format!(
             "One attribute on each of up to {} files (fewer where their values would take more than {} MiB), {} \
-             threads, each in a directory of its own. Best of {} rounds, and of five times as many of the engine's, which \
-             differ by little.",
+             threads, each in a directory of its own. Best of {} rounds, and of five times as many of the engine's, \
+             which differ by little.",
             lab.options.files.unwrap_or(FILES),
             value_bytes(lab) >> 20,
             lab.threads(),

@@ -160,7 +160,7 @@ impl<'a> Fill<'a> {
         let trees = self.find_trees(Reads::Once)?;
         let files = self.check_room(&trees, size.unwrap_or(device.size_bytes()))?;
         if let Some(size) = size {
-            let fits = |device: &FileDevice| verify(self.options, size, device.sector_bytes(), None);
+            let fits = |device: &FileDevice| verify(self.options, size, device.hints().sector_bytes, None);
             // An external log is looked at when it is made.
             let fits = |device: &FileDevice| if self.options.log_device.is_some() { Ok(()) } else { fits(device) };
             device.make_zeros_after(size, fits).with_context(|| format!("{}: the old contents stay", shown()))?;

@@ -215,7 +215,7 @@ fn open_target(
             if let Some(size) = size
                 && std::fs::metadata(args.image()).is_ok_and(|data| data.is_file())
             {
-                fits(size, device.sector_bytes())?;
+                fits(size, device.hints().sector_bytes)?;
                 let made = device.make_zeros_after(size, |device| set_aside(device, log, options));
                 made.with_context(|| format!("{}: the old contents stay", args.image().display()))?;
             }

@@ -16,7 +16,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
-use xfskit_device::{Access, BlockDevice, Holder};
+use xfskit_device::{Access, BlockDevice, Fua, Hints, Holder, WrapsDevice};
 use xfskit_disk::{Chosen, Container, Disks, Format, Operand, Part, Unread};
 
 /// An open part of a disk.
@@ -224,65 +224,33 @@ impl Drop for PartDevice {
     }
 }
 
-impl BlockDevice for PartDevice {
-    fn size_bytes(&self) -> u64 {
-        self.device.size_bytes()
+impl WrapsDevice for PartDevice {
+    type Below = dyn BlockDevice;
+
+    fn below(&self) -> &Self::Below {
+        &*self.device
     }
 
-    fn sector_bytes(&self) -> usize {
-        self.device.sector_bytes()
+    fn pass_hints(&self) -> Hints {
+        let below = self.device.hints();
+        Hints { read_only: self.access != Access::Write || below.read_only, ..below }
     }
 
-    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+    fn pass_read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         interrupt::check_read(self.patience())?;
         self.device.read(offset, buffer)
     }
 
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+    fn pass_write(&self, offset: u64, data: &[u8], fua: Fua) -> io::Result<()> {
         self.verify_writable()?;
-        self.device.write(offset, data)?;
+        fua.write(&*self.device, offset, data)?;
         interrupt::note_write();
         Ok(())
     }
 
-    fn writes_durably(&self) -> bool {
-        self.device.writes_durably()
-    }
-
-    fn write_durably(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.verify_writable()?;
-        self.device.write_durably(offset, data)?;
-        interrupt::note_write();
-        Ok(())
-    }
-
-    fn flush(&self) -> io::Result<()> {
+    fn pass_flush(&self) -> io::Result<()> {
         self.device.flush()?;
         interrupt::note_write();
         Ok(())
-    }
-
-    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
-        self.device.discard(offset, length)
-    }
-
-    fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
-        self.device.allocate(offset, length)
-    }
-
-    fn may_hold_data(&self, offset: u64, length: u64) -> bool {
-        self.device.may_hold_data(offset, length)
-    }
-
-    fn requests_at_once(&self) -> usize {
-        self.device.requests_at_once()
-    }
-
-    fn identity(&self) -> usize {
-        self.device.identity()
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.access != Access::Write || self.device.is_read_only()
     }
 }

@@ -21,7 +21,7 @@ use std::io;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use xfskit_device::BlockDevice;
+use xfskit_device::{BlockDevice, Fua, WrapsDevice};
 use xfskit_ondisk::{RawSuperblock, set_checksum};
 
 /// What an XFS superblock begins with.
@@ -85,16 +85,14 @@ fn marked(sector: &[u8]) -> Vec<u8> {
     sector
 }
 
-impl BlockDevice for Unfinished {
-    fn size_bytes(&self) -> u64 {
-        self.device.size_bytes()
+impl WrapsDevice for Unfinished {
+    type Below = dyn BlockDevice;
+
+    fn below(&self) -> &Self::Below {
+        &*self.device
     }
 
-    fn sector_bytes(&self) -> usize {
-        self.device.sector_bytes()
-    }
-
-    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+    fn pass_read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         let first = self.first();
         let Some(own) = first.as_deref().and_then(|sector| sector.get(offset.try_into().ok()?..)) else {
             drop(first);
@@ -106,7 +104,8 @@ impl BlockDevice for Unfinished {
         Ok(())
     }
 
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+    /// Nothing of an image is durable before its end, nor has to be.
+    fn pass_write(&self, offset: u64, data: &[u8], _: Fua) -> io::Result<()> {
         self.begun.store(true, Ordering::Relaxed);
         let mut first = self.first();
         if offset == 0 {
@@ -129,42 +128,13 @@ impl BlockDevice for Unfinished {
         }
     }
 
-    fn writes_durably(&self) -> bool {
-        self.device.writes_durably()
-    }
-
-    /// Nothing of an image is durable before its end, nor has to be.
-    fn write_durably(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.write(offset, data)
-    }
-
-    fn flush(&self) -> io::Result<()> {
+    fn pass_flush(&self) -> io::Result<()> {
         Ok(())
     }
 
-    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+    fn pass_discard(&self, offset: u64, length: u64) -> io::Result<()> {
         self.begun.store(true, Ordering::Relaxed);
         self.device.discard(offset, length)
-    }
-
-    fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
-        self.device.allocate(offset, length)
-    }
-
-    fn may_hold_data(&self, offset: u64, length: u64) -> bool {
-        self.device.may_hold_data(offset, length)
-    }
-
-    fn requests_at_once(&self) -> usize {
-        self.device.requests_at_once()
-    }
-
-    fn identity(&self) -> usize {
-        self.device.identity()
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.device.is_read_only()
     }
 }
 
@@ -178,7 +148,25 @@ mod tests {
     #[test]
     fn all_but_what_makes_durable_is_passed_on() {
         let below = Arc::new(xfskit_testkit::NotedDevice::default());
-        assert_eq!(below.kept_by(&Unfinished::new(below.clone())), ["write_durably", "flush"]);
+        assert_eq!(below.kept_by(&Unfinished::new(below.clone())), ["write_fua", "flush"]);
+    }
+
+    /// An image that is filled on a far device is written by many requests at once.
+    #[test]
+    fn as_many_requests_are_in_flight_as_the_device_below_takes() {
+        let far = Arc::new(xfskit_testkit::FarDevice::new(MemoryDevice::new(64 << 20)));
+        let unfinished = Arc::new(Unfinished::new(far.clone()));
+        let options = xfskit::MkfsOptions::new().small();
+        let fs = xfskit::create_on(unfinished.clone(), &options).unwrap();
+        for number in 0..50 {
+            fs.write(format!("{number}"), [number; 40_000]).unwrap();
+        }
+        far.take_most_in_flight();
+        fs.sync().unwrap();
+        let most = far.take_most_in_flight();
+        assert!((4..=8).contains(&most), "{most} requests in flight");
+        fs.close().unwrap();
+        unfinished.finish().unwrap();
     }
 
     #[test]

@@ -85,7 +85,7 @@ pub fn verify_sectors(device: &dyn BlockDevice) -> Result<()> {
     device.read(0, &mut sector)?;
     // What is wrong with a superblock is reported when the image is opened.
     let Ok(superblock) = Superblock::decode(&sector) else { return Ok(()) };
-    let (has, takes) = (Geometry::new(&superblock).sector_bytes(), device.sector_bytes());
+    let (has, takes) = (Geometry::new(&superblock).sector_bytes(), device.hints().sector_bytes);
     if has < takes {
         let what = format!("the server takes writes of {takes} bytes at least, and the image has sectors of {has}");
         return Err(Usage(format!("{what}: it can be read only")).into());

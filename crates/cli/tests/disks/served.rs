@@ -121,8 +121,8 @@ fn no_other_file_is_opened() {
     let mut bytes = fs::read(&image).unwrap();
     let sectors = fs::metadata(&disk).unwrap().len() / 512;
     let text = format!(
-        "# Disk DescriptorFile\nversion=1\nCID=12345678\nparentCID=ffffffff\ncreateType=\"monolithicFlat\"\nRW {sectors} \
-         FLAT \"{}\" 0\n",
+        "# Disk DescriptorFile\nversion=1\nCID=12345678\nparentCID=ffffffff\ncreateType=\"monolithicFlat\"\nRW \
+         {sectors} FLAT \"{}\" 0\n",
         disk.display()
     );
     bytes[512..512 + 4096].fill(0);

@@ -98,7 +98,7 @@ fn write_mapped(
 
 /// Whether the device's requests take so long that fewer of them are worth a copy of the bytes.
 fn is_far(tx: &Transaction) -> bool {
-    tx.mount().device.requests_at_once() > 1
+    tx.mount().device.hints().queue_depth > 1
 }
 
 /// Writes contents.

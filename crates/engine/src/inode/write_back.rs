@@ -8,7 +8,7 @@
 //! Locks are only tried: a locked object is in use by a transaction that will move it to the head of the log anyway.
 //!
 //! Blocks are written one after the other, and by several threads where the device's requests take long
-//! (`BlockDevice::requests_at_once`).
+//! (`Hints::queue_depth`).
 //!
 //! A block that the device refuses to write stays in the AIL, and its log records stay in the log. Every push tries it
 //! again.
@@ -102,7 +102,7 @@ impl WriteBack for WriteBackToDevice {
                 }
             }
         };
-        at_once(mount.device.requests_at_once(), "write-back", groups, each);
+        at_once(mount.device.hints().queue_depth, "write-back", groups, each);
         shared.into_inner()
     }
 

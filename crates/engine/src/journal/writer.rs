@@ -229,7 +229,7 @@ impl LogWriter {
             self.flush()?;
         }
         let is_whole_in_one = self.unflushed_bytes == 0 && sectors <= until_end;
-        let at_once = flushed == Flushed::MayBeAtOnce && is_whole_in_one && self.writes_durably();
+        let at_once = flushed == Flushed::MayBeAtOnce && is_whole_in_one && self.supports_fua();
         if !at_once {
             self.unflushed_bytes += length as u64;
             self.unflushed_records += 1;
@@ -243,7 +243,7 @@ impl LogWriter {
         let first = sectors.min(until_end) * BASIC_BLOCK_BYTES;
         if at_once {
             let offset = self.offset(self.head.block());
-            let written = self.place.device.write_durably(offset, &self.record);
+            let written = self.place.device.write_fua(offset, &self.record);
             written.map_err(|source| Error::Io { offset, source })?;
         } else {
             self.write_at(self.head.block(), 0..first)?;
@@ -272,7 +272,7 @@ impl LogWriter {
 
     fn write_at(&mut self, block: u32, range: std::ops::Range<usize>) -> Result<()> {
         let offset = self.offset(block);
-        if self.place.device.requests_at_once() > 1 {
+        if self.place.device.hints().queue_depth > 1 {
             self.waiting.push((offset, self.record[range].to_vec()));
             return Ok(());
         }
@@ -284,7 +284,7 @@ impl LogWriter {
     fn write_waiting(&mut self) -> Result<()> {
         let waiting = std::mem::take(&mut self.waiting);
         let (device, result) = (&self.place.device, Mutex::new(Ok(())));
-        at_once(device.requests_at_once(), "log", waiting, |(offset, bytes)| {
+        at_once(device.hints().queue_depth, "log", waiting, |(offset, bytes)| {
             if let Err(source) = device.write(offset, &bytes) {
                 *result.lock() = Err(Error::Io { offset, source });
             }
@@ -298,8 +298,8 @@ impl LogWriter {
     }
 
     /// Whether a durable write spares a flush: where other writes wait for one, it would be one request more.
-    fn writes_durably(&self) -> bool {
-        self.place.device.writes_durably() && self.nothing_else_waits()
+    fn supports_fua(&self) -> bool {
+        self.place.device.hints().supports_fua && self.nothing_else_waits()
     }
 }
 

@@ -52,7 +52,7 @@ impl Claim {
     /// # Errors
     /// `DeviceInUse`.
     pub fn take(device: &Arc<dyn BlockDevice>, what_for: ClaimFor) -> Result<Self> {
-        match (claimed().entry(device.identity()), what_for) {
+        match (claimed().entry(device.hints().identity), what_for) {
             (Entry::Vacant(entry), ClaimFor::Writing) => {
                 entry.insert(Users::Writer);
             }
@@ -84,7 +84,7 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         let mut claimed = claimed();
-        let Entry::Occupied(mut entry) = claimed.entry(self.0.identity()) else {
+        let Entry::Occupied(mut entry) = claimed.entry(self.0.hints().identity) else {
             unreachable!("only dropping a claim takes its device from the map")
         };
         match entry.get_mut() {

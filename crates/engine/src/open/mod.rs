@@ -75,7 +75,7 @@ impl Mount {
         options: MountOptions,
         env: Arc<dyn Environment>,
     ) -> Result<Arc<Self>> {
-        let what_for = ClaimFor::mount(options.read_only || device.is_read_only());
+        let what_for = ClaimFor::mount(options.read_only || device.hints().read_only);
         let claims = Claim::take_all(&device, log_device.as_ref(), what_for)?;
         Self::open_at(device, log_device, options, env, Stage::Image, None, claims)
     }
@@ -96,7 +96,7 @@ impl Mount {
             Stage::Growing(grown) => grown.clone(),
             _ => read_superblock(&*device)?,
         };
-        options.read_only |= device.is_read_only();
+        options.read_only |= device.hints().read_only;
         check_features(&superblock, &options)?;
         let log = open_log(&device, log_device, superblock, &options, log_end)?;
         let found = log.report();

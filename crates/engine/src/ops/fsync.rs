@@ -114,12 +114,12 @@ impl Volume {
 
     /// Whether [`Self::begin_fsync`] of an inode takes short, so that a thread that must answer others may call it: at
     /// most 256 KiB of it wait in memory, no other thread has it locked, and the device's requests take short
-    /// ([`Self::requests_at_once`] is 1). A hint, which another thread may make wrong at once; does not wait itself.
+    /// ([`Self::queue_depth`] is 1). A hint, which another thread may make wrong at once; does not wait itself.
     pub fn is_fsync_soon_begun(&self, inode: InodeNumber) -> bool {
         let Some(inode) = self.mount.inodes.find(inode) else { return true };
         let Some(state) = inode.state_lock().try_read() else { return false };
         let dirty = state.dirty.as_ref().map_or(0, |dirty| dirty.count());
-        self.requests_at_once() == 1 && dirty << self.mount.geometry.block_log <= LITTLE_BYTES
+        self.queue_depth() == 1 && dirty << self.mount.geometry.block_log <= LITTLE_BYTES
     }
 
     /// Whether each change of a file's contents is durable when the call returns (`chattr +S`).

@@ -44,9 +44,9 @@ impl Volume {
 
     /// How many requests at a time a program that reads much should have on their way, each from a thread of its own:
     /// more than one where the device's requests take long, as across a network
-    /// ([`BlockDevice::requests_at_once`](xfskit_device::BlockDevice::requests_at_once)).
-    pub fn requests_at_once(&self) -> usize {
-        self.mount.device.requests_at_once()
+    /// ([`Hints::queue_depth`](crate::device::Hints::queue_depth)).
+    pub fn queue_depth(&self) -> usize {
+        self.mount.device.hints().queue_depth
     }
 
     /// The options as they are in force: [`read_only`](MountOptions::read_only) also where the device takes no writes.

@@ -63,8 +63,8 @@ impl Volume {
     /// behind its end are cleared, and the host sets space aside for it.
     ///
     /// A device that this process has another filesystem open on is refused: for any filesystem while that one writes,
-    /// and for one that is to write while that one reads. It is known by its [`BlockDevice::identity`]; that of an
-    /// image file is refused by its lock.
+    /// and for one that is to write while that one reads. It is known by its
+    /// [`Hints::identity`](crate::device::Hints::identity); that of an image file is refused by its lock.
     ///
     /// With [`read_only`](MountOptions::read_only), or on a device that takes no writes, nothing is ever written. A
     /// dirty log is replayed in memory, which takes up to 1 GiB for the changed blocks of each device.
@@ -138,7 +138,7 @@ impl Volume {
         options: MountOptions,
         env: Arc<dyn Environment>,
     ) -> Result<Self> {
-        let what_for = ClaimFor::mount(options.read_only || options.no_recovery || device.is_read_only());
+        let what_for = ClaimFor::mount(options.read_only || options.no_recovery || device.hints().read_only);
         let claims = Claim::take_all(&device, log_device.as_ref(), what_for)?;
         Self::open_claimed(device, log_device, options, env, claims)
     }
@@ -154,7 +154,7 @@ impl Volume {
     ) -> Result<Self> {
         // An image whose log is not replayed must not be written.
         let options = MountOptions { read_only: options.read_only || options.no_recovery, ..options };
-        let looks_only = options.read_only || device.is_read_only();
+        let looks_only = options.read_only || device.hints().read_only;
         let mut log_end = None;
         if looks_only && !options.no_recovery {
             let log = FoundLog::find(Arc::clone(&device), log_device.clone())?;

@@ -15,10 +15,10 @@ impl Volume {
         self.mount.inodes.find(inode).is_some()
     }
 
-    /// Brings what is about to be asked for into the cache, by [`Self::requests_at_once`] threads. Does nothing where
+    /// Brings what is about to be asked for into the cache, by [`Self::queue_depth`] threads. Does nothing where
     /// that is one. What cannot be read is an error only for the call that asks for it.
     pub fn read_ahead(&self, inodes: &[InodeNumber], what: ReadAhead) {
-        let threads = self.requests_at_once();
+        let threads = self.queue_depth();
         if threads <= 1 {
             return;
         }

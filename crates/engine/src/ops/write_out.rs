@@ -82,7 +82,7 @@ impl Volume {
     /// long. What cannot be brought out keeps nothing else from it.
     fn write_out_each(&self, waiting: Vec<Arc<Inode>>, is_wanted: impl Fn() -> bool + Sync) -> Result<()> {
         let failed = Mutex::new(Vec::new());
-        at_once(self.requests_at_once(), "write-out", waiting, |inode| {
+        at_once(self.queue_depth(), "write-out", waiting, |inode| {
             if is_wanted()
                 && let Err(error) = self.write_out(&inode)
             {

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
-use xfskit_device::{Access, BlockDevice, FileDevice, MemoryDevice};
+use xfskit_device::{Access, BlockDevice, FileDevice, Fua, MemoryDevice, WrapsDevice};
 use xfskit_engine::mount::Mount;
 use xfskit_engine::space::trim::{Trim, trim_ag};
 use xfskit_engine::{Caller, Discard, Error, LastLink, MountOptions, NewFile, TrimBy, Volume};
@@ -109,20 +109,14 @@ impl Noting {
     }
 }
 
-impl BlockDevice for Noting {
-    fn size_bytes(&self) -> u64 {
-        self.inner.size_bytes()
+impl WrapsDevice for Noting {
+    type Below = MemoryDevice;
+
+    fn below(&self) -> &MemoryDevice {
+        &self.inner
     }
-    fn read(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<()> {
-        self.inner.read(offset, buffer)
-    }
-    fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
-        self.inner.write(offset, data)
-    }
-    fn flush(&self) -> std::io::Result<()> {
-        self.inner.flush()
-    }
-    fn discard(&self, offset: u64, length: u64) -> std::io::Result<()> {
+
+    fn pass_discard(&self, offset: u64, length: u64) -> std::io::Result<()> {
         self.discarded.lock().unwrap().push(offset..offset + length);
         std::thread::sleep(Duration::from_micros(300));
         self.inner.write(offset, &vec![0xd5; length as usize])
@@ -200,27 +194,21 @@ struct TrimmedAtOnce {
     trims: AtomicUsize,
 }
 
-impl BlockDevice for TrimmedAtOnce {
-    fn size_bytes(&self) -> u64 {
-        self.inner.size_bytes()
+impl WrapsDevice for TrimmedAtOnce {
+    type Below = Noting;
+
+    fn below(&self) -> &Noting {
+        &self.inner
     }
-    fn read(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<()> {
-        self.inner.read(offset, buffer)
-    }
-    fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
-        self.inner.write(offset, data)?;
+
+    fn pass_write(&self, offset: u64, data: &[u8], fua: Fua) -> std::io::Result<()> {
+        fua.write(&self.inner, offset, data)?;
         let is_contents = data.len() >= 1 << 18 && data.iter().all(|byte| *byte == data[0]);
         if let Some(mount) = self.mount.get().and_then(Weak::upgrade).filter(|_| is_contents) {
             trim_now(&mount);
             self.trims.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
-    }
-    fn flush(&self) -> std::io::Result<()> {
-        self.inner.flush()
-    }
-    fn discard(&self, offset: u64, length: u64) -> std::io::Result<()> {
-        self.inner.discard(offset, length)
     }
 }
 

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex};
-use xfskit_device::{BlockDevice, MemoryDevice};
+use xfskit_device::{BlockDevice, Hints, MemoryDevice};
 use xfskit_engine::MountOptions;
 use xfskit_engine::attr::tree::{self, Completeness};
 use xfskit_engine::attr::{self, Attr, EmptyFork, Fit, Form, remote, shortform};
@@ -16,7 +16,10 @@ use xfskit_engine::mount::{BlockPool, Mount};
 use xfskit_engine::trans::{InoId, InodeFields, Reservation, Transaction};
 use xfskit_mkfs::{AgLayout, Options, Size, make};
 use xfskit_ondisk::attr::leaf::LeafValue;
+use xfskit_ondisk::attr::leaf::LeafValue;
 use xfskit_ondisk::inode::FileMode;
+use xfskit_ondisk::inode::FileMode;
+use xfskit_ondisk::{InodeNumber, Timestamp};
 use xfskit_ondisk::{InodeNumber, Timestamp};
 
 /// An image in memory.
@@ -156,6 +159,10 @@ impl Overlay {
 impl BlockDevice for Overlay {
     fn size_bytes(&self) -> u64 {
         self.base.len() as u64
+    }
+
+    fn hints(&self) -> Hints {
+        Hints::of(self)
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {

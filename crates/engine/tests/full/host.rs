@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Error as IoError, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use xfskit_device::{BlockDevice, MemoryDevice};
+use xfskit_device::{Fua, MemoryDevice, WrapsDevice};
 use xfskit_engine::{AttrLogging, Caller, Error, MountOptions, NewFile, SetMode, Volume, XattrChange, XattrOptions};
 
 const PAGE_BYTES: u64 = 4096;
@@ -31,25 +31,19 @@ impl Host {
     }
 }
 
-impl BlockDevice for Host {
-    fn size_bytes(&self) -> u64 {
-        self.disk.size_bytes()
+impl WrapsDevice for Host {
+    type Below = MemoryDevice;
+
+    fn below(&self) -> &MemoryDevice {
+        &self.disk
     }
 
-    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.disk.read(offset, buffer)
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+    fn pass_write(&self, offset: u64, data: &[u8], fua: Fua) -> io::Result<()> {
         self.take(offset, data.len() as u64)?;
-        self.disk.write(offset, data)
+        fua.write(&self.disk, offset, data)
     }
 
-    fn flush(&self) -> io::Result<()> {
-        self.disk.flush()
-    }
-
-    fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
+    fn pass_allocate(&self, offset: u64, length: u64) -> io::Result<()> {
         if self.sets_aside { self.take(offset, length) } else { Err(ErrorKind::Unsupported.into()) }
     }
 }
@@ -113,8 +107,8 @@ fn a_value_that_finds_a_full_host_is_refused_and_the_filesystem_goes_on() {
     }
 }
 
-/// A new file that inherits a large ACL is made whole, or the filesystem stops: a name without its ACL would give rights
-/// that the directory takes away.
+/// A new file that inherits a large ACL is made whole, or the filesystem stops: a name without its ACL would give
+/// rights that the directory takes away.
 #[test]
 fn no_file_is_made_without_the_acl_that_it_inherits() {
     let host = host(true);

@@ -4,7 +4,7 @@ use crate::named::{SOUND, assert_names, open};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use xfskit_device::{Access, BlockDevice, FileDevice, MemoryDevice, OpenError};
+use xfskit_device::{Access, BlockDevice, FileDevice, MemoryDevice, OpenError, WrapsDevice};
 use xfskit_engine::journal::LogState;
 use xfskit_engine::{Caller, Error, MountOptions, NewFile, Volume};
 use xfskit_fuzz_harness::{Overlay, walk};
@@ -163,24 +163,18 @@ struct Counting {
     reads: AtomicU64,
 }
 
-impl BlockDevice for Counting {
-    fn size_bytes(&self) -> u64 {
-        self.below.size_bytes()
+impl WrapsDevice for Counting {
+    type Below = MemoryDevice;
+
+    fn below(&self) -> &MemoryDevice {
+        &self.below
     }
 
-    fn read(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<()> {
+    fn pass_read(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<()> {
         if self.log.contains(&offset) {
             self.reads.fetch_add(1, Ordering::Relaxed);
         }
         self.below.read(offset, buffer)
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
-        self.below.write(offset, data)
-    }
-
-    fn flush(&self) -> std::io::Result<()> {
-        self.below.flush()
     }
 }
 

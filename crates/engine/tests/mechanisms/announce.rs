@@ -9,7 +9,7 @@ use std::mem::offset_of;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Barrier, Mutex};
-use xfskit_device::{Access, BlockDevice, FileDevice};
+use xfskit_device::{Access, BlockDevice, FileDevice, Fua, WrapsDevice};
 use xfskit_engine::{AttrLogging, Caller, Error, MountOptions, SetMode, Volume};
 use xfskit_ondisk::features::LogIncompat;
 use xfskit_ondisk::{InodeNumber, RawSuperblock};
@@ -54,19 +54,20 @@ impl Recorder {
     }
 }
 
-impl BlockDevice for Recorder {
-    fn size_bytes(&self) -> u64 {
-        self.inner.size_bytes()
+impl WrapsDevice for Recorder {
+    type Below = FileDevice;
+
+    fn below(&self) -> &FileDevice {
+        &self.inner
     }
-    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.inner.read(offset, buffer)
-    }
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+
+    fn pass_write(&self, offset: u64, data: &[u8], fua: Fua) -> io::Result<()> {
         self.pass()?;
         self.events.lock().unwrap().push(Event::Write(offset, data.to_vec()));
-        self.inner.write(offset, data)
+        fua.write(&self.inner, offset, data)
     }
-    fn flush(&self) -> io::Result<()> {
+
+    fn pass_flush(&self) -> io::Result<()> {
         self.pass()?;
         self.events.lock().unwrap().push(Event::Flush);
         Ok(())

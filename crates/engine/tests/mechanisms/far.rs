@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use xfskit_device::{BlockDevice, MemoryDevice};
+use xfskit_device::{BlockDevice, Fua, Hints, MemoryDevice, WrapsDevice};
 use xfskit_engine::{MountOptions, Permissions, Volume, WholeFile};
 use xfskit_ondisk::Timestamp;
 use xfskit_testkit::{kernel_mount, reference, scratch};
@@ -37,30 +37,24 @@ impl Far {
     }
 }
 
-impl BlockDevice for Far {
-    fn size_bytes(&self) -> u64 {
-        self.device.size_bytes()
+impl WrapsDevice for Far {
+    type Below = MemoryDevice;
+
+    fn below(&self) -> &MemoryDevice {
+        &self.device
     }
 
-    fn requests_at_once(&self) -> usize {
-        8
+    fn pass_hints(&self) -> Hints {
+        Hints { queue_depth: 8, ..self.device.hints() }
     }
 
-    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.device.read(offset, buffer)
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+    fn pass_write(&self, offset: u64, data: &[u8], fua: Fua) -> io::Result<()> {
         let now = self.now.fetch_add(1, Ordering::Relaxed) + 1;
         self.most.fetch_max(now, Ordering::Relaxed);
         self.writes.fetch_add(1, Ordering::Relaxed);
         std::thread::sleep(Duration::from_millis(1));
         self.now.fetch_sub(1, Ordering::Relaxed);
-        self.device.write(offset, data)
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        self.device.flush()
+        fua.write(&self.device, offset, data)
     }
 }
 

@@ -7,9 +7,10 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
-use xfskit_device::{BlockDevice, MemoryDevice};
-use xfskit_engine::{Caller, Error, MountOptions, NewFile, RenameFlags, SetAttr, SetMode, SyncKind, SyncPoint, Volume};
+use xfskit_device::{BlockDevice, Hints, MemoryDevice};
+use xfskit_engine::{Caller, Error, MountOptions, NewFile, RenameFlags, SetAttr, SetMode, SyncOf, SyncPoint, Volume};
 use xfskit_mkfs::{Options, make};
+use xfskit_ondisk::{InodeNumber, Timestamp};
 use xfskit_ondisk::{InodeNumber, Timestamp};
 use xfskit_testkit::{kernel_mount, scratch};
 
@@ -123,6 +124,10 @@ impl BlockDevice for Device {
         self.durable.lock().unwrap().size_bytes()
     }
 
+    fn hints(&self) -> Hints {
+        Hints { supports_fua: self.has_durable_writes.load(Ordering::SeqCst), ..Hints::of(self) }
+    }
+
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.durable.lock().unwrap().read(offset, buffer)?;
         for (start, data) in self.unflushed.lock().unwrap().iter() {
@@ -155,12 +160,8 @@ impl BlockDevice for Device {
         Ok(())
     }
 
-    fn writes_durably(&self) -> bool {
-        self.has_durable_writes.load(Ordering::SeqCst)
-    }
-
-    fn write_durably(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        assert!(self.writes_durably());
+    fn write_fua(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        assert!(self.hints().supports_fua);
         self.durable_writes.fetch_add(1, Ordering::SeqCst);
         self.durable.lock().unwrap().write(offset, data)
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
-use xfskit_device::BlockDevice;
+use xfskit_device::{BlockDevice, Hints};
 
 pub const SECTOR: usize = 512;
 
@@ -44,6 +44,10 @@ impl Device {
 impl BlockDevice for Device {
     fn size_bytes(&self) -> u64 {
         self.base.len() as u64
+    }
+
+    fn hints(&self) -> Hints {
+        Hints::of(self)
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {

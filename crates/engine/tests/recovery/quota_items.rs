@@ -9,7 +9,7 @@ use xfskit_ondisk::log_record::{item_type, operation_flags as flags};
 use xfskit_ondisk::logged::buffer::buffer_type;
 use xfskit_ondisk::logged::dquot::{DQUOT_BYTES, dquot_type};
 use xfskit_ondisk::{BASIC_BLOCK_BYTES, DiskAddress, Lsn, set_checksum};
-use xfskit_testkit::copy_image;
+use xfskit_testkit::{Reference, copy_image};
 
 const BLOCK_BYTES: usize = 4096;
 const LOGGED_BYTES: usize = 104;
@@ -75,6 +75,19 @@ fn limits(bytes: &[u8], blocks: &[usize; 3]) -> Vec<[u64; 6]> {
     blocks.iter().map(|block| [1, 2, 3, 4, 5, 7].map(|id| limit(*block, id))).collect()
 }
 
+const MOUNT: &str = "mount -o uquota,gquota,pquota";
+
+/// Lets the kernel recover the images, and keep it from writing anything else.
+fn replay_by_kernel(reference: &Reference, images: &[PathBuf]) {
+    let script = format!(
+        "for disk in $(ls /dev/ubd? | head -n {}); do {MOUNT} $disk /mnt || exit 1
+           xfs_io -x -c shutdown /mnt; umount /mnt; done",
+        images.len()
+    );
+    let run = reference.uml_with(images, &script);
+    assert_eq!(run.status, 0, "{}", run.output);
+}
+
 /// A record is replayed unless the one on the device is newer, and where its kind of quota is not switched off by the
 /// log; a block of records likewise. A record that two transactions of one LSN change has the later change.
 #[test]
@@ -83,8 +96,7 @@ fn quota_records_are_replayed_as_the_kernel_does() {
     let scratch = xfskit_testkit::scratch();
     let base = scratch.image("base.img", 320 << 20);
     reference.mkfs(&base, &[]);
-    let mount = "mount -o uquota,gquota,pquota";
-    let run = reference.uml(&base, &format!("{mount} /dev/ubda /mnt && touch /mnt/a && umount /mnt"));
+    let run = reference.uml(&base, &format!("{MOUNT} /dev/ubda /mnt && touch /mnt/a && umount /mnt"));
     assert_eq!(run.status, 0, "{}", run.output);
     let mut bytes = std::fs::read(&base).unwrap();
     let blocks = KINDS.map(|(kind, ..)| block_of(&bytes, kind));
@@ -133,13 +145,7 @@ fn quota_records_are_replayed_as_the_kernel_does() {
         found.push(quota_blocks(&ours, &blocks));
         images.push(image);
     }
-    let script = format!(
-        "for disk in $(ls /dev/ubd? | head -n {}); do {mount} $disk /mnt || exit 1
-           xfs_io -x -c shutdown /mnt; umount /mnt; done",
-        images.len()
-    );
-    let run = reference.uml_with(&images, &script);
-    assert_eq!(run.status, 0, "{}", run.output);
+    replay_by_kernel(&reference, &images);
     for (number, (image, ours)) in images.iter().zip(&found).enumerate() {
         let theirs = quota_blocks(image, &blocks);
         assert_eq!(limits(&ours.concat(), &PLACES), limits(&theirs.concat(), &PLACES), "case {number}");

@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use xfskit_device::{Access, BlockDevice, FileDevice};
+use xfskit_device::{Access, FileDevice, Fua, WrapsDevice};
 use xfskit_engine::{Caller, Error, MountOptions, NewFile, Volume};
 use xfskit_ondisk::Lsn;
 use xfskit_testkit::kernel_mount;
@@ -18,26 +18,20 @@ struct BadPlace {
     refused: Mutex<u64>,
 }
 
-impl BlockDevice for BadPlace {
-    fn size_bytes(&self) -> u64 {
-        self.inner.size_bytes()
+impl WrapsDevice for BadPlace {
+    type Below = FileDevice;
+
+    fn below(&self) -> &FileDevice {
+        &self.inner
     }
 
-    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.inner.read(offset, buffer)
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+    fn pass_write(&self, offset: u64, data: &[u8], fua: Fua) -> io::Result<()> {
         let bad = self.bytes.lock().unwrap().clone();
         if self.is_bad.load(Ordering::Relaxed) && offset < bad.end && bad.start < offset + data.len() as u64 {
             *self.refused.lock().unwrap() += 1;
             return Err(io::Error::other("a bad sector"));
         }
-        self.inner.write(offset, data)
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        self.inner.flush()
+        fua.write(&self.inner, offset, data)
     }
 }
 

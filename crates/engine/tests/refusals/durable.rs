@@ -3,7 +3,7 @@
 use crate::stress::Image;
 use std::io;
 use std::sync::{Arc, Mutex};
-use xfskit_device::{Access, BlockDevice, FileDevice};
+use xfskit_device::{Access, BlockDevice, FileDevice, Hints};
 use xfskit_engine::{Caller, Error, Fallocate, MountOptions, NewFile, Volume};
 use xfskit_ondisk::InodeNumber;
 use xfskit_testkit::{TreeEntry, kernel_mount, reference};
@@ -20,6 +20,10 @@ struct Picky {
 impl BlockDevice for Picky {
     fn size_bytes(&self) -> u64 {
         self.inner.size_bytes()
+    }
+
+    fn hints(&self) -> Hints {
+        Hints::of(self)
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {

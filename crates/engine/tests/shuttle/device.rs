@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-use xfskit_device::BlockDevice;
+use xfskit_device::{BlockDevice, Hints};
 
 const SECTOR: usize = 512;
 
@@ -20,7 +20,7 @@ pub struct Device {
     turns: AtomicU64,
     watch: OnceLock<Watch>,
     watch_flush: OnceLock<WatchFlush>,
-    requests_at_once: usize,
+    queue_depth: usize,
 }
 
 #[derive(Clone, Default)]
@@ -45,14 +45,14 @@ impl Device {
     }
 
     /// A device that says that it takes so many requests at a time.
-    pub fn far(base: &Arc<Vec<u8>>, requests_at_once: usize) -> Arc<Self> {
-        Self::with_state(base, State::default(), requests_at_once)
+    pub fn far(base: &Arc<Vec<u8>>, queue_depth: usize) -> Arc<Self> {
+        Self::with_state(base, State::default(), queue_depth)
     }
 
-    fn with_state(base: &Arc<Vec<u8>>, state: State, requests_at_once: usize) -> Arc<Self> {
+    fn with_state(base: &Arc<Vec<u8>>, state: State, queue_depth: usize) -> Arc<Self> {
         let (state, turns) = (Mutex::new(state), AtomicU64::new(0));
         let (watch, watch_flush) = (OnceLock::new(), OnceLock::new());
-        Arc::new(Self { base: Arc::clone(base), state, turns, watch, watch_flush, requests_at_once })
+        Arc::new(Self { base: Arc::clone(base), state, turns, watch, watch_flush, queue_depth })
     }
 
     /// Shows every write to `watch` before it is done.
@@ -74,7 +74,7 @@ impl Device {
                 State::write(&mut state.durable, offset, &data);
             }
         }
-        Self::with_state(&self.base, state, self.requests_at_once)
+        Self::with_state(&self.base, state, self.queue_depth)
     }
 
     /// The device after a power cut now: each write that was not flushed has arrived or not. No other thread runs
@@ -86,7 +86,7 @@ impl Device {
                 State::write(&mut state.durable, offset, &data);
             }
         }
-        Self::with_state(&self.base, state, self.requests_at_once)
+        Self::with_state(&self.base, state, self.queue_depth)
     }
 
     /// Whether the durable part of the log, which lies in a range of offsets, contains a text. A record's sectors begin
@@ -137,8 +137,8 @@ impl BlockDevice for Device {
         self.base.len() as u64
     }
 
-    fn requests_at_once(&self) -> usize {
-        self.requests_at_once
+    fn hints(&self) -> Hints {
+        Hints { queue_depth: self.queue_depth, ..Hints::of(self) }
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
@@ -154,7 +154,7 @@ impl BlockDevice for Device {
         assert!(offset as usize + data.len() <= self.base.len(), "a write past the end");
         self.turn();
         // A far device takes its time.
-        if self.requests_at_once > 1 && below(4) == 0 {
+        if self.queue_depth > 1 && below(4) == 0 {
             (0..below(100)).for_each(|_| self.turn());
         }
         if let Some(watch) = self.watch.get() {

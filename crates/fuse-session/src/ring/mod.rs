@@ -352,17 +352,30 @@ impl Queue {
             true => shared.answer(&request, out, Attempt::Last),
             false => shared.answer_first(&request, out),
         };
-        let Some(Answered { contents, then }) = answered else {
+        let Some(answered) = answered else {
             self.answer_elsewhere(shared, index, found);
             return Ok(());
         };
-        let entry = &mut self.entries[index];
-        if let Ok(length) = contents {
-            entry.payload[..length].copy_from_slice(&out[..length]);
+        if let Ok(length) = answered.contents {
+            self.entries[index].payload[..length].copy_from_slice(&out[..length]);
         }
+        self.reply_then(shared, index, found, answered, !is_scarce)
+    }
+
+    /// Replies from the payload, and does what is to be done besides; `may_hold_back` says whether the reply may come
+    /// later.
+    fn reply_then<F: Filesystem>(
+        &mut self,
+        shared: &Arc<Shared<F>>,
+        index: usize,
+        found: Found,
+        Answered { contents, then }: Answered,
+        may_hold_back: bool,
+    ) -> io::Result<()> {
         match then {
-            Then::BeforeReply(work) if !is_scarce && shared.hold_back() => {
-                let answer = contents.map(|length| out[..length].to_vec());
+            Then::BeforeReply(work) if may_hold_back && shared.hold_back() => {
+                let payload = &self.entries[index].payload;
+                let answer = contents.map(|length| payload[..length].to_vec());
                 self.requests[index] = Some(found);
                 self.elsewhere += 1;
                 let (mailbox, holder) = (self.mailbox.clone(), Arc::clone(shared));

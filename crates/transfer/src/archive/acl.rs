@@ -14,8 +14,8 @@ const TAGS: [(u16, &str, bool); 6] = [
     (0x20, "other", false),
 ];
 
-/// The text of an ACL as an attribute `system.posix_acl_*` has it, as in `user::rwx,group::r-x,other::r--`; `None` if its
-/// form is not known.
+/// The text of an ACL as an attribute `system.posix_acl_*` has it, as in `user::rwx,group::r-x,other::r--`; `None` if
+/// its form is not known.
 pub fn acl_text(value: &[u8]) -> Option<String> {
     String::from_utf8(to_text(value)?).ok()
 }

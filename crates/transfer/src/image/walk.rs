@@ -126,8 +126,8 @@ impl<'a> ImageWalk<'a> {
         Ok(WalkEvent::Found(found))
     }
 
-    /// Enters a directory. One that cannot be listed counts as empty, and the walk leaves it like any other; of one that
-    /// is lost in part, the rest follows the error.
+    /// Enters a directory. One that cannot be listed counts as empty, and the walk leaves it like any other; of one
+    /// that is lost in part, the rest follows the error.
     fn enter(&mut self, mut frame: Frame) -> Result<()> {
         let inode = frame.stat.inode;
         let listed = match self.damaged {

@@ -185,7 +185,7 @@ pub fn create(path: impl AsRef<Path>, size_bytes: u64, options: &MkfsOptions) ->
 pub fn create_on(device: Arc<dyn BlockDevice>, options: &MkfsOptions) -> Result<Filesystem> {
     let made = options.complete();
     let claim = claim(&device)?;
-    verify(&made, device.size_bytes(), device.sector_bytes(), None)?;
+    verify(&made, device.size_bytes(), device.hints().sector_bytes, None)?;
     if !options.replace {
         expect_empty(&*device, Path::new("the device"), Extent::Disk)?;
     }

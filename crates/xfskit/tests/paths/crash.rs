@@ -3,7 +3,7 @@
 use crate::{image, reopen};
 use std::io;
 use std::sync::{Arc, Mutex};
-use xfskit::device::{BlockDevice, MemoryDevice};
+use xfskit::device::{Fua, MemoryDevice, WrapsDevice};
 use xfskit::{Filesystem, MkfsOptions};
 
 /// Keeps every write, so that the device can be cut at each.
@@ -12,22 +12,16 @@ struct Recorder {
     writes: Mutex<Vec<(u64, Vec<u8>)>>,
 }
 
-impl BlockDevice for Recorder {
-    fn size_bytes(&self) -> u64 {
-        self.device.size_bytes()
+impl WrapsDevice for Recorder {
+    type Below = MemoryDevice;
+
+    fn below(&self) -> &MemoryDevice {
+        &self.device
     }
 
-    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.device.read(offset, buffer)
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+    fn pass_write(&self, offset: u64, data: &[u8], fua: Fua) -> io::Result<()> {
         self.writes.lock().unwrap().push((offset, data.to_vec()));
-        self.device.write(offset, data)
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        self.device.flush()
+        fua.write(&self.device, offset, data)
     }
 }
 

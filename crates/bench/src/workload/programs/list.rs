@@ -55,8 +55,8 @@ const fn program(name: &'static str, wanted: f64, work: fn(&Ground<'_>) -> Resul
     Program { name, needs: &[], cache: Cache::Warm, work, wanted, requests: None }
 }
 
-/// In the order in which they run: later ones use what earlier ones have made. What a first walk reads, and what it makes
-/// the kernel doubt, is known from the third walk on: only then a tree is warm.
+/// In the order in which they run: later ones use what earlier ones have made. What a first walk reads, and what it
+/// makes the kernel doubt, is known from the third walk on: only then a tree is warm.
 pub(super) const PROGRAMS: [Program; 20] = [
     Program { requests: Some(5.0), ..program("tar x, sync", 0.9, untar) },
     program("find by size, first walk", 0.5, find),

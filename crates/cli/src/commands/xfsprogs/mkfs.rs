@@ -98,7 +98,7 @@ fn show(session: &Session, request: &Request, image: PathBuf) -> Result<()> {
         Some(bytes) => (bytes, 512),
         None => {
             let device = session.open_device(&image, Access::Read)?;
-            (device.size_bytes(), device.sector_bytes())
+            (device.size_bytes(), device.hints().sector_bytes)
         }
     };
     let log = request.options.log_device.as_deref().map(|path| session.open_device(path, Access::Read)).transpose()?;

@@ -369,6 +369,7 @@ mod tests {
     use crate::test_image::{Random, TestImage};
     use std::io;
     use std::sync::Mutex;
+    use xfskit_device::{Fua, WrapsDevice};
 
     /// Notes where each write starts and how long it is.
     struct Writes {
@@ -376,22 +377,16 @@ mod tests {
         writes: Mutex<Vec<(u64, usize)>>,
     }
 
-    impl BlockDevice for Writes {
-        fn size_bytes(&self) -> u64 {
-            self.below.size_bytes()
+    impl WrapsDevice for Writes {
+        type Below = dyn BlockDevice;
+
+        fn below(&self) -> &Self::Below {
+            &*self.below
         }
 
-        fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-            self.below.read(offset, buffer)
-        }
-
-        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        fn pass_write(&self, offset: u64, data: &[u8], fua: Fua) -> io::Result<()> {
             self.writes.lock().unwrap().push((offset, data.len()));
-            self.below.write(offset, data)
-        }
-
-        fn flush(&self) -> io::Result<()> {
-            self.below.flush()
+            fua.write(&*self.below, offset, data)
         }
     }
 

@@ -68,28 +68,26 @@ mod tests {
     use crate::journal::head::RecordOwner;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use xfskit_device::{BlockDevice, MemoryDevice};
+    use xfskit_device::{Fua, MemoryDevice, WrapsDevice};
 
     const SECTORS: u32 = 10_000;
     const OFFSET: u64 = 8192;
 
     struct Flushes(MemoryDevice, AtomicUsize);
 
-    impl BlockDevice for Flushes {
-        fn size_bytes(&self) -> u64 {
-            self.0.size_bytes()
+    impl WrapsDevice for Flushes {
+        type Below = MemoryDevice;
+
+        fn below(&self) -> &MemoryDevice {
+            &self.0
         }
 
-        fn read(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<()> {
-            self.0.read(offset, buffer)
-        }
-
-        fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
+        fn pass_write(&self, offset: u64, data: &[u8], fua: Fua) -> std::io::Result<()> {
             assert_eq!(self.1.load(Ordering::Relaxed), 0, "a write that is not flushed");
-            self.0.write(offset, data)
+            fua.write(&self.0, offset, data)
         }
 
-        fn flush(&self) -> std::io::Result<()> {
+        fn pass_flush(&self) -> std::io::Result<()> {
             self.1.fetch_add(1, Ordering::Relaxed);
             Ok(())
         }
