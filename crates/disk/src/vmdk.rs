@@ -103,7 +103,7 @@ pub(crate) fn unusable(path: &Path, why: impl std::fmt::Display) -> DiskError {
 }
 
 impl VmdkDevice {
-    /// Opens the extents of the descriptor `file`; `named` is another handle of it, of [`crate::below::reopened`].
+    /// Opens the extents of the descriptor `file`; `named` is another handle of it, of [`crate::header::reopened`].
     pub(crate) fn open(
         path: &Path,
         file: FileDevice,
