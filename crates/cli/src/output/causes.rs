@@ -38,8 +38,8 @@ fn hint_at(contents: &str) -> &'static str {
              other AGs is found by xfs_repair -n"
         }
         ZEROS => {
-            "; 'xfskit mkfs' makes an image of it, unless it is the external journal of an image: one that was cleared is \
-             zeros too"
+            "; 'xfskit mkfs' makes an image of it, unless it is the external journal of an image: one that was \
+             cleared is zeros too"
         }
         EXTERNAL_LOG => "; name that image, and this with --logdev (of a mount: -o logdev=)",
         _ => "",

@@ -211,7 +211,7 @@ const NOT_YET: &[(&str, &str)] = &[
     ("ondisk", TO_BE_MOVED),
     ("sim", TO_BE_MOVED),
     ("transfer", TO_BE_MOVED),
-    ("xfskit", TO_BE_MOVED),
+    ("engine", TO_BE_MOVED),
 ];
 const TO_BE_MOVED: &str = "types that files share lie in one of them";
 
