@@ -1,8 +1,8 @@
 //! What the header of a virtual disk says that is needed before its contents are read: the names of the files below it
 //! (the backing file of qcow2, the extents of vmdk), and whether another program has to read it.
 //!
-//! A process that can do nothing else reads the header, and another one opens the files. The answer of such a process is
-//! as trustworthy as the header:
+//! A process that can do nothing else reads the header, and another one opens the files. The answer of such a process
+//! is as trustworthy as the header:
 //!
 //! ```text
 //! answer   service 0  base 0  format 0  (name 0) * count  0      count <= 1024, name <= 4096 bytes and not empty
