@@ -145,7 +145,7 @@ fn command_line(input: &[u8]) -> Behaviour {
 fn options(list: &str) -> Result<MountSettings, crate::output::causes::Usage> {
     let is_known = |option: &str| {
         let name = option.split_once('=').map_or(option, |(name, _)| name);
-        name.starts_with("x-") || OPTIONS.split(' ').any(|known| known == name)
+        name.starts_with("x-") || name.starts_with("X-") || OPTIONS.split(' ').any(|known| known == name)
     };
     for option in list.split(',').filter(|option| !option.is_empty()) {
         let parsed = MountSettings::parse(&[option.to_owned()]);
