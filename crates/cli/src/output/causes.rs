@@ -150,8 +150,7 @@ impl From<DiskError> for CommandError {
 
 impl From<MakeError> for CommandError {
     fn from(error: MakeError) -> Self {
-        let kind = if let MakeError::Io(source) = &error { of_io(source) } else { Kind::Usage };
-        Self::new(kind, error)
+        Self::new(of_making(&error), error)
     }
 }
 
@@ -210,8 +209,10 @@ impl From<anyhow::Error> for CommandError {
             Some(BenchError::NoKernel(_)) => Some(Kind::NoMount),
             Some(BenchError::NoTool(_) | BenchError::Interrupted) => Some(Kind::Failed),
             None => {
-                let of_image = cause.downcast_ref().map(of_opening);
-                of_image.or_else(|| cause.downcast_ref().map(of_engine))
+                let of_image = cause.downcast_ref().map(of_opening).or_else(|| cause.downcast_ref().map(of_engine));
+                of_image
+                    .or_else(|| cause.downcast_ref().map(of_superblock))
+                    .or_else(|| cause.downcast_ref().map(of_making))
             }
         });
         Self::new(kind.unwrap_or(Kind::Failed), error)
@@ -233,6 +234,10 @@ fn of_opening(error: &OpenError) -> Kind {
         OpenError::Missing(_) | OpenError::NoFolder(_) | OpenError::NotAnImage { .. } => Kind::Missing,
         OpenError::ReadOnlyDevice(_) => Kind::Unreadable,
     }
+}
+
+fn of_making(error: &MakeError) -> Kind {
+    if let MakeError::Io(source) = error { of_io(source) } else { Kind::Usage }
 }
 
 fn of_kept(why: &NotReplaced) -> Kind {
