@@ -37,8 +37,8 @@ fn hint_at(contents: &str) -> &'static str {
              other AGs is found by xfs_repair -n"
         }
         ZEROS => {
-            "; 'xfskit mkfs' makes an image of it, unless it is the external journal of an image: one that was cleared is \
-             zeros too"
+            "; 'xfskit mkfs' makes an image of it, unless it is the external journal of an image: one that was cleared \
+             is zeros too"
         }
         EXTERNAL_LOG => "; name that image, and this with --logdev (of a mount: -o logdev=)",
         _ => "",
@@ -188,7 +188,9 @@ impl From<TransferError> for CommandError {
             error if error.is_bad_source() => (Kind::BadSource, None),
             _ => (Kind::Failed, None),
         };
-        with(kind, error, hint)
+        let begins_in_image = matches!(error, TransferError::Image { .. } | TransferError::LostNames { .. });
+        let error = with(kind, error, hint);
+        if begins_in_image { error.with_path_of_image() } else { error }
     }
 }
 
