@@ -8,17 +8,11 @@
 //! ```
 //! The format is that of a backing file, if the header says it. The zero byte at the end shows that all has arrived.
 
-use crate::container::SIGNATURE_BYTES;
-use crate::container::Signature;
-use crate::{qcow2, vmdk};
 use imago::StorageOpenOptions;
 use imago::file::File as ImagoFile;
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// The most files that a header names, and the longest name.
 pub(crate) const MOST_NAMES: usize = 1024;
@@ -57,34 +51,6 @@ impl Below {
         let fits = |name: &String| (1..=MOST_NAME_BYTES).contains(&name.len());
         (format.len() <= MOST_NAME_BYTES && names.len() <= MOST_NAMES && names.iter().all(fits))
             .then_some(Self { format, names })
-    }
-}
-
-/// The file of a virtual disk whose header is about to be read.
-pub struct Header {
-    named: ImagoFile,
-    file: File,
-}
-
-impl Header {
-    /// Opens an open file once more, for reading. Nothing of it is read.
-    ///
-    /// # Errors
-    /// Those of the system, also where it has no `/proc`.
-    pub fn over(file: &impl AsFd) -> io::Result<Self> {
-        Ok(Self { named: reopened(file)?, file: file.as_fd().try_clone_to_owned()?.into() })
-    }
-
-    /// Reads what the header names. Nothing is opened. A header that is damaged, or of a kind that is not handled,
-    /// names nothing: who opens the disk is told why.
-    pub fn read(self) -> Below {
-        let mut first = [0; SIGNATURE_BYTES];
-        let length = self.file.read_at(&mut first, 0).unwrap_or(0);
-        match Signature::of(&first[..length]) {
-            Signature::Qcow2 => qcow2::below(Path::new(OPEN_FILES), Arc::new(self.named)).unwrap_or_default(),
-            Signature::Vmdk => Below { format: String::new(), names: vmdk::extents(self.named, &self.file) },
-            Signature::Metadump | Signature::Other => Below::default(),
-        }
     }
 }
 

@@ -5,8 +5,8 @@
 
 use crate::below::MOST_NAMES;
 use crate::bytes::{head, u32_at, u64_at};
-use crate::container::{SIGNATURE_BYTES, Signature, ends, refused_format};
 use crate::qcow2::{MOST_LAYERS, declared_backing_format, is_foreign, names_another};
+use crate::signature::{SIGNATURE_BYTES, Signature, ends, refused_format};
 use std::path::PathBuf;
 use xfskit_device::{Access, FileDevice};
 

@@ -24,10 +24,10 @@
 
 use crate::below::{Below, beside};
 use crate::bytes::u64_at;
-use crate::container::{Opener, Signature};
 use crate::error::{DiskError, attach};
 use crate::mapping::may_hold_data;
-use crate::room::Room;
+use crate::room::{Lower, Room};
+use crate::signature::{Opener, QCOW2, Signature};
 use imago::file::File as ImagoFile;
 use imago::qcow2::Qcow2;
 use imago::raw::Raw;
@@ -38,8 +38,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xfskit_device::{Access, BlockDevice, FileDevice, Hints};
 
-/// The signature of qcow and qcow2.
-pub(crate) const MAGIC: &[u8] = b"QFI\xfb";
 const HEADER_BYTES: usize = 104;
 const INCOMPATIBLE: u64 = 72;
 const DIRTY: u64 = 1;
@@ -58,8 +56,6 @@ const MOST_EXTENSIONS_BYTES: usize = 4096;
 /// How many files a chain may have.
 pub(crate) const MOST_LAYERS: usize = 32;
 
-/// What imago reads and writes: a file, or in tests a simulated one.
-pub(crate) type Lower = Arc<dyn DynStorage>;
 type Image = FormatAccess<Lower>;
 
 /// A qcow2 image with its backing files.
@@ -457,7 +453,7 @@ pub(crate) fn names_another(bytes: &[u8]) -> bool {
 pub(crate) fn is_foreign(bytes: &[u8], access: Access) -> bool {
     let header = decode_header(bytes);
     let reads = COMPRESSION_TYPE | SUBCLUSTERS | if access == Access::Write { 0 } else { DIRTY };
-    bytes.starts_with(MAGIC)
+    bytes.starts_with(QCOW2)
         && header.version == 3
         && header.encryption == 0
         && header.incompatible != 0
