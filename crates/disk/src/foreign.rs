@@ -8,8 +8,8 @@
 
 use crate::below::{Base, Below, MOST_NAMES, Service};
 use crate::bytes::{u32_at, u64_at};
-use crate::container::{Signature, ends, refused_format};
 use crate::qcow2::{MOST_LAYERS, is_layer};
+use crate::signature::{Signature, ends, refused_format};
 use std::path::PathBuf;
 use xfskit_device::{Access, FileDevice};
 

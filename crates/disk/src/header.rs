@@ -1,7 +1,7 @@
 //! Reads the header of a virtual disk: for a process that does nothing else, or that gives up no rights.
 
 use crate::below::{Below, OPEN_FILES};
-use crate::container::{SIGNATURE_BYTES, Signature};
+use crate::signature::{SIGNATURE_BYTES, Signature};
 use crate::{foreign, qcow2, vmdk};
 use imago::StorageOpenOptions;
 use imago::file::File as ImagoFile;

@@ -24,10 +24,10 @@
 
 use crate::below::{Base, Below, Service, beside};
 use crate::bytes::{be_u32_at, u64_at};
-use crate::container::{Opener, Signature};
 use crate::error::{DiskError, attach};
 use crate::mapping::may_hold_data;
-use crate::room::Room;
+use crate::room::{Lower, Room};
+use crate::signature::{Opener, QCOW2, Signature};
 use imago::file::File as ImagoFile;
 use imago::qcow2::Qcow2;
 use imago::raw::Raw;
@@ -38,8 +38,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xfskit_device::{Access, BlockDevice, FileDevice, Hints};
 
-/// The signature of qcow and qcow2.
-pub(crate) const MAGIC: &[u8] = b"QFI\xfb";
 const HEADER_BYTES: usize = 104;
 const INCOMPATIBLE: u64 = 72;
 const DIRTY: u64 = 1;
@@ -58,8 +56,6 @@ const MOST_EXTENSIONS_BYTES: usize = 64 << 10;
 /// How many files a chain may have.
 pub(crate) const MOST_LAYERS: usize = 32;
 
-/// What imago reads and writes: a file, or in tests a simulated one.
-pub(crate) type Lower = Arc<dyn DynStorage>;
 type Image = FormatAccess<Lower>;
 
 /// A qcow2 image with its backing files.
@@ -450,7 +446,7 @@ fn format_of_backing(mut extensions: &[u8]) -> Option<String> {
 fn service(bytes: &[u8]) -> Service {
     const READS: u64 = COMPRESSION_TYPE | SUBCLUSTERS | DIRTY;
     let header = decode_header(bytes);
-    let is_one = bytes.starts_with(MAGIC)
+    let is_one = bytes.starts_with(QCOW2)
         && header.version == 3
         && header.encryption == 0
         && header.incompatible != 0

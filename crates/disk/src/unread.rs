@@ -9,11 +9,12 @@
 //! header names.
 
 use crate::below::{Below, MOST_NAMES, beside, is_elsewhere};
-use crate::container::{Container, Opener, Signature};
+use crate::container::Container;
 use crate::error::DiskError;
 use crate::foreign::{self, Foreign};
 use crate::header::reopened;
 use crate::qcow2::{MOST_LAYERS, backing_path, is_layer};
+use crate::signature::{Opener, Signature};
 use crate::vmdk;
 use imago::file::File as ImagoFile;
 use std::cell::RefCell;
