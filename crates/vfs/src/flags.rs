@@ -1,7 +1,7 @@
 //! What Linux's `FS_IOC_FSSETXATTR` sets of an inode.
 
 /// Flags of an inode that callers set, in the bits of Linux's `FS_XFLAG_*`. Those up to `FILESTREAM` have the bits of
-/// [`flags`](xfskit_ondisk::inode::flags).
+/// an XFS inode's flags on disk.
 pub mod xflags {
     /// The contents lie on the realtime device.
     pub const REALTIME: u32 = 1 << 0;
@@ -20,11 +20,11 @@ pub mod xflags {
 /// Flags, project and hints of an inode.
 ///
 /// ```
-/// # fn keep_to_project(fs: &xfskit_engine::Volume, dir: xfskit_ondisk::InodeNumber) -> xfskit_engine::Result<()> {
+/// # fn keep_to_project(fs: &dyn xfskit_vfs::Volume, dir: xfskit_vfs::InodeNumber) -> xfskit_vfs::Result<()> {
 /// let mut flags = fs.flags(dir)?;
 /// flags.project = 7;
-/// flags.xflags |= u32::from(xfskit_ondisk::inode::flags::PROJINHERIT);
-/// fs.set_flags(dir, &flags, &xfskit_engine::Caller::root())?;
+/// flags.xflags |= 0x200; // FS_XFLAG_PROJINHERIT
+/// fs.set_flags(dir, &flags, &xfskit_vfs::Caller::root())?;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
