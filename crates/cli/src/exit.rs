@@ -8,12 +8,13 @@ use crate::image::wait;
 use crate::interrupt::{self, Interrupted};
 use std::io;
 use xfskit::device::OpenError;
+use xfskit::device::probe::Kind;
 use xfskit::ondisk::SuperblockError;
 use xfskit::volume::Error;
 use xfskit_check::CheckError;
 use xfskit_disk::{DiskError, PartFault};
 use xfskit_fuse::MountError;
-use xfskit_mkfs::{EXTERNAL_LOG, MBR, MakeError};
+use xfskit_mkfs::MakeError;
 use xfskit_transfer::{NotReplaced, TransferError};
 
 /// The exit codes of every command but `check`.
@@ -66,25 +67,22 @@ pub struct Usage(pub String);
 
 /// The contents of a file that is not an image.
 #[derive(Debug, thiserror::Error)]
-#[error("this is not an XFS image: it holds {0}{hint}", hint = hint_at(.0))]
-pub struct NotAnImage(pub &'static str);
-
-/// The contents of a device without any data.
-pub const ZEROS: &str = "zeros, as far as was looked";
+#[error("this is not an XFS image: it holds {0}{hint}", hint = hint_at(*.0))]
+pub struct NotAnImage(pub Kind);
 
 /// What the user can do about it.
-fn hint_at(contents: &str) -> &'static str {
+fn hint_at(contents: Kind) -> &'static str {
     match contents {
-        MBR => {
+        Kind::Mbr => {
             "; name the device of the partition, or a part of the disk (disk.img#1). No copy of a superblock was found \
              near the start and where an AG is likely to start: an XFS image that the table was written over with \
              other AGs is found by xfs_repair -n"
         }
-        ZEROS => {
+        Kind::Zeros => {
             "; 'xfskit mkfs' makes an image of it, unless it is the external journal of an image: one that was \
              cleared is zeros too"
         }
-        EXTERNAL_LOG => "; name that image, and this with --logdev (of a mount: -o logdev=)",
+        Kind::XfsLog => "; name that image, and this with --logdev (of a mount: -o logdev=)",
         _ => "",
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::args::{ImageArgs, ReadArgs};
 use crate::confined;
-use crate::exit::{Failures, NotAnImage, Usage, ZEROS};
+use crate::exit::{Failures, NotAnImage, Usage};
 use crate::interrupt;
 use crate::mounted::{explain, explain_open};
 use crate::operand;
@@ -14,13 +14,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use xfskit::device::probe::{Kind, known_contents};
 use xfskit::device::{Access, BlockDevice, FileDevice, Holder, Names, OpenError};
 use xfskit::ondisk::{Corruption, InodeNumber, Superblock, SuperblockError};
 use xfskit::rescue::{Loss, Search, rescue};
 use xfskit::volume::{Environment, Error, HostSpace, LastLink, MountOptions, Stat, SystemEnvironment, Volume};
 use xfskit_disk::Unnamed;
 use xfskit_fuse::KernelClock;
-use xfskit_mkfs::{Extent, MBR, XFS, first_data, known_contents};
+use xfskit_mkfs::{Extent, first_data};
 
 /// Whether something of an image is lost that a command has read.
 static IS_INCOMPLETE: AtomicBool = AtomicBool::new(false);
@@ -154,8 +155,8 @@ fn rescued(path: &Path, part: OpenPart, warnings: Warnings) -> Result<(Arc<dyn B
     let OpenPart { device, stored_bytes } = part;
     let search = match known_contents(&*device) {
         // A partition table overwrites the first sector of a disk, which may contain an image.
-        Ok(Some(MBR)) => Search::LikelyPlaces,
-        Ok(Some(XFS) | None) | Err(_) => extent_of_search(stored_bytes),
+        Ok(Some(Kind::Mbr)) => Search::LikelyPlaces,
+        Ok(Some(Kind::Xfs) | None) | Err(_) => extent_of_search(stored_bytes),
         Ok(Some(_)) => return Ok((device, Vec::new())),
     };
     let Some(rescued) = rescue(Arc::clone(&device), search).with_context(|| path.display().to_string())? else {
@@ -436,10 +437,10 @@ fn over(
 /// The error of an image that cannot be opened. A file in another known format is reported as such, not as damaged.
 pub fn named(path: &Path, device: &dyn BlockDevice, error: anyhow::Error) -> anyhow::Error {
     match known_contents(device) {
-        Ok(Some(XFS)) => error,
+        Ok(Some(Kind::Xfs)) => error,
         Ok(Some(what)) => explain(path, NotAnImage(what).into()),
         Ok(None) if first_data(device, Extent::Disk).is_ok_and(|data| data.is_none()) => {
-            explain(path, NotAnImage(ZEROS).into())
+            explain(path, NotAnImage(Kind::Zeros).into())
         }
         _ => explain(path, error),
     }

@@ -21,10 +21,10 @@ use anyhow::{Context, Result, anyhow};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use xfskit::device::probe::{Kind, disk_format};
 use xfskit::device::{Access, BlockDevice, FileDevice, InUse, OpenError};
 use xfskit::ondisk::Superblock;
 use xfskit_disk::Unnamed;
-use xfskit_mkfs::disk_format;
 use xfskit_transfer::Progress;
 
 const CHUNK_BYTES: usize = 1 << 20;
@@ -153,7 +153,7 @@ impl Copy {
         };
         let (own, other) = (identity(&*self.from)?, identity(to).with_context(|| name.clone())?);
         if own.0.is_none() || own != other {
-            let has = other.0.unwrap_or("nothing that is known");
+            let has = other.0.map_or("nothing that is known", Kind::text);
             let what = if own.0 == other.0 { "another filesystem of its kind" } else { has };
             return Err(Usage(format!(
                 "{name}: it holds {what}, and not the filesystem of the source; -f overwrites it"

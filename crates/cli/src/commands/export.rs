@@ -19,10 +19,10 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
+use xfskit::device::probe::{Kind, known_contents};
 use xfskit::device::{Access, BlockDevice, FileDevice, OpenError, share_storage};
 use xfskit::ondisk::InodeNumber;
 use xfskit::volume::Volume;
-use xfskit_mkfs::{TAR, known_contents};
 use xfskit_transfer::{Adjust, ImageSource, Losses, Sink, Source, TarSink, transfer};
 
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -114,7 +114,7 @@ impl Replaced {
             return Err(why.into());
         }
         let device = FileDevice::open(format!("/proc/self/fd/{}", replaced.file.as_raw_fd()), Access::Read)?;
-        if !force && known_contents(&device)? != Some(TAR) {
+        if !force && known_contents(&device)? != Some(Kind::Tar) {
             return Err(Usage("it is neither empty nor an archive; -f replaces it".into()).into());
         }
         replaced._device = Some(device);
