@@ -59,6 +59,7 @@ pub use ops::{
     SetMode, SetTime, Stat, SyncKind, SyncPoint, TrimBy, Trimmed, Usage, Volume, WholeFile, XattrChange, XattrOptions,
     split_path, xflags,
 };
+pub use vfs::{LARP_PROPERTY, SUPERBLOCK_PROPERTY};
 pub use xfskit_ondisk::{InodeNumber, Timestamp};
 /// For `xfskit_engine::paths`.
 #[doc(hidden)]

@@ -2,10 +2,9 @@
 
 use crate::caller::{owner, with_groups};
 use crate::convert::caller;
-use xfskit_engine::{Caller, Result, SetMode, Volume};
 use xfskit_fuse_session::Requester;
 use xfskit_fuse_session::request::SetXattr;
-use xfskit_ondisk::InodeNumber;
+use xfskit_vfs::{Caller, InodeNumber, Result, SetMode, Volume};
 
 const XATTR_CREATE: u32 = 1;
 const XATTR_REPLACE: u32 = 2;
@@ -22,7 +21,12 @@ pub(crate) fn set_mode(flags: u32) -> Option<SetMode> {
 
 /// The caller that sets an attribute. An ACL takes the set-group-ID bit of a file away from those who are not in its
 /// group: kernels that say whether this is so know it better than the server, which sees no user namespaces.
-pub(crate) fn setter(fs: &Volume, inode: InodeNumber, set: &SetXattr<'_>, requester: &Requester) -> Result<Caller> {
+pub(crate) fn setter(
+    fs: &impl Volume,
+    inode: InodeNumber,
+    set: &SetXattr<'_>,
+    requester: &Requester,
+) -> Result<Caller> {
     Ok(match set.kills_group {
         _ if !set.name.starts_with(b"system.") => owner(requester),
         None => with_groups(requester),

@@ -2,8 +2,8 @@
 //! matter.
 
 use crate::convert::caller;
-use xfskit_engine::Caller;
 use xfskit_fuse_session::Requester;
+use xfskit_vfs::Caller;
 
 const CAP_FSETID: u64 = 1 << 4;
 

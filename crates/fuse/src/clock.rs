@@ -1,6 +1,6 @@
 //! The clock by which the kernel stamps what it caches.
 //!
-//! The kernel stamps an inode after each change that it has asked for, and sends that time. If the engine reads the
+//! The kernel stamps an inode after each change that it has asked for, and sends that time. If the filesystem reads the
 //! same clock, the inode mostly has it already. That clock is the coarse one, which advances with each tick (4 ms), but
 //! never less than the latest fine time that a filesystem has given out (multigrain timestamps, Linux 6.13). No call
 //! returns that floor. A file of tmpfs shows it, if its times are changed in a tick in which they were not looked at
@@ -20,8 +20,7 @@ use rustix::fs::{MemfdFlags, fstat, memfd_create};
 use rustix::io::pwrite;
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicI64, Ordering};
-use xfskit_engine::{Environment, SystemEnvironment};
-use xfskit_ondisk::Timestamp;
+use xfskit_vfs::{Environment, SystemEnvironment, Timestamp};
 
 /// How long each time is looked up after a fine one was seen.
 const KEEPS_LOOKING_NANOSECONDS: i64 = 60 * SECOND_NANOSECONDS;

@@ -1,14 +1,13 @@
-//! Contents between the kernel's cache and the engine.
+//! Contents between the kernel's cache and the filesystem.
 //!
 //! With the writeback cache the kernel knows size and times of a file before the server does: it sends whole pages, in
 //! any order, some time after they were written, and the times separately. Data that it writes while the program waits
 //! (O_DIRECT) gets the current time.
 
 use rustix::fs::OFlags;
-use xfskit_engine::{Error, Fallocate, Result, Seek, Volume};
 use xfskit_fuse_session::WriteFlags;
 use xfskit_fuse_session::request::{Copy, Write};
-use xfskit_ondisk::InodeNumber;
+use xfskit_vfs::{Error, Fallocate, Handle, Handles, InodeNumber, Mtime, Result, Seek, SyncKind, Volume};
 
 /// Most bytes of one copy that shares blocks: the reply's count has 32 bits.
 const MAX_SHARED_BYTES: u64 = 1 << 30;
@@ -24,44 +23,49 @@ const INSERT_RANGE: i32 = 0x20;
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
 
-/// Which side sets the times of a file that is written.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TimeKeeper {
-    /// The kernel, which sends them after the contents.
-    Kernel,
-    /// The engine, which sets the current time.
-    Engine,
-}
-
 /// Writes, and returns how many bytes: fewer where an error stops it, which the program meets when it writes the rest.
-pub(crate) fn write(fs: &Volume, inode: InodeNumber, write: &Write<'_>, keeper: TimeKeeper) -> Result<usize> {
-    let Write { offset, data, .. } = *write;
-    let written = match keeper {
-        TimeKeeper::Kernel => return fs.write_keeping_times(inode, offset, data).map(|()| data.len()),
-        // No program waits for these, and the kernel would take fewer for all.
-        TimeKeeper::Engine if write.flags.contains(WriteFlags::CACHE) => {
-            fs.write_at(inode, offset, data).map(|()| data.len())
+///
+/// # Errors
+/// As [`Handle::write`].
+pub(crate) fn write<V: Handles>(fs: &V, file: &V::Inode<'_>, write: &Write<'_>, mtime: Mtime) -> Result<usize> {
+    let mut written = 0;
+    loop {
+        // The server hears of no close, and this may be the last that the program writes.
+        let part = match file.write(write.offset + written as u64, &write.data[written..], mtime) {
+            Ok(part) if !part.was_truncated => part,
+            part => {
+                file.flush_truncated();
+                part?
+            }
+        };
+        written += part.bytes;
+        // No program waits for what the cache writes, and the kernel would take fewer for all.
+        if written >= write.data.len() || !write.flags.contains(WriteFlags::CACHE) {
+            break;
         }
-        TimeKeeper::Engine => fs.write_some_at(inode, offset, data),
-    };
-    // The server hears of no close, and this may be the last that the program writes.
-    fs.bring_out_if_cut(inode);
-    let written = written?;
-    if is_durable(write.open_flags) {
-        fs.fdatasync(inode)?;
+    }
+    if mtime == Mtime::Update && is_durable(write.open_flags) {
+        fs.await_durable(file.begin_fsync(SyncKind::Data)?.point)?;
     }
     Ok(written)
 }
 
 /// How much of a copy one request does.
-pub(crate) fn most_of_copy(fs: &Volume, copy: &Copy) -> u64 {
-    let block_bytes = u64::from(fs.statfs().block_bytes);
+pub(crate) fn most_of_copy(fs: &impl Volume, copy: &Copy) -> u64 {
+    let limits = fs.limits();
+    let block_bytes = u64::from(limits.block_bytes);
     let is_whole = |offset: u64| offset.is_multiple_of(block_bytes);
-    if !(fs.shares_blocks() && is_whole(copy.from_offset) && is_whole(copy.to_offset)) {
+    if !(limits.reflink && is_whole(copy.from_offset) && is_whole(copy.to_offset)) {
         return copy.length.min(MAX_COPIED_BYTES);
     }
     // Of a range that ends within a block only that last part is copied.
     copy.length.min(MAX_SHARED_BYTES)
+}
+
+/// Whether a program writes by `O_DIRECT`, and not the kernel what it has in its cache.
+pub(crate) fn goes_around_cache(write: &Write<'_>) -> bool {
+    let is_by_program = write.flags.contains(WriteFlags::LOCK_OWNER) && !write.flags.contains(WriteFlags::CACHE);
+    is_by_program && is_direct(write.open_flags)
 }
 
 /// Whether a file was opened for I/O that bypasses the kernel's cache.
@@ -90,7 +94,7 @@ pub(crate) fn fallocate_mode(mode: i32) -> Result<Fallocate> {
     })
 }
 
-pub(crate) fn seek(fs: &Volume, inode: InodeNumber, offset: i64, whence: u32) -> Result<u64> {
+pub(crate) fn seek(fs: &impl Volume, inode: InodeNumber, offset: i64, whence: u32) -> Result<u64> {
     let what = match whence {
         SEEK_DATA => Seek::Data,
         SEEK_HOLE => Seek::Hole,

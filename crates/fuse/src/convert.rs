@@ -1,10 +1,9 @@
-//! Conversions between FUSE's types and the engine's.
+//! Conversions between FUSE's types and the filesystem's.
 
 use std::time::Duration;
-use xfskit_engine::{Caller, Error, FileType, NewFile, Permissions, SetAttr, SetTime, Stat};
 use xfskit_fuse_session::abi::{ROOT, RawAttr, RawStatx, RawSxTime};
 use xfskit_fuse_session::{Attr, Entry, Errno, NewTime, Time, request};
-use xfskit_ondisk::{InodeNumber, Timestamp};
+use xfskit_vfs::{Caller, Error, FileType, InodeNumber, NewFile, Permissions, SetAttr, SetTime, Stat, Timestamp};
 
 /// How long the kernel may cache names and attributes: no other program changes them.
 pub(crate) const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -134,7 +133,7 @@ pub(crate) fn mode_of_entry(file_type: Option<FileType>) -> u32 {
     file_type.unwrap_or(FileType::File).mode_bits().into()
 }
 
-/// The inode of a node: FUSE's number of the root is 1, which is never the number of an XFS inode.
+/// The inode of a node: FUSE's number of the root is 1, which is never the number of another inode.
 pub(crate) fn inode(node: u64, root: InodeNumber) -> InodeNumber {
     if node == ROOT { root } else { InodeNumber(node) }
 }

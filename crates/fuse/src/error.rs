@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
-use xfskit_engine::Error;
+use xfskit_vfs::Error;
 
 /// Why a mount could not be made, or failed.
 #[derive(Debug, thiserror::Error)]

@@ -3,9 +3,8 @@
 
 use crate::caller::owner;
 use rustix::fs::OFlags;
-use xfskit_engine::{Error, Flags, Result, Volume, xflags};
 use xfskit_fuse_session::Requester;
-use xfskit_ondisk::InodeNumber;
+use xfskit_vfs::{Error, Flags, InodeNumber, Result, Volume, xflags};
 
 const GET_FLAGS: u32 = 0x8008_6601;
 const SET_FLAGS: u32 = 0x4008_6602;
@@ -38,7 +37,7 @@ pub(crate) fn changes(command: u32) -> bool {
 ///
 /// # Errors
 /// `NotPermitted`; `Stale`, `Corrupt`, `Io`.
-pub(crate) fn verify_open(fs: &Volume, inode: InodeNumber, open_flags: u32) -> Result<()> {
+pub(crate) fn verify_open(fs: &impl Volume, inode: InodeNumber, open_flags: u32) -> Result<()> {
     let flags = OFlags::from_bits_retain(open_flags);
     if !flags.intersects(OFlags::WRONLY | OFlags::RDWR) {
         return Ok(());
@@ -71,7 +70,7 @@ pub(crate) fn protects(command: u32, data: &[u8]) -> bool {
 /// # Errors
 /// `NotSupported` for an unknown ioctl; those of [`Volume::set_flags`].
 pub(crate) fn ioctl(
-    fs: &Volume,
+    fs: &impl Volume,
     inode: InodeNumber,
     command: u32,
     data: &[u8],
@@ -86,7 +85,7 @@ pub(crate) fn ioctl(
         SET_FLAGS => {
             let old = word(data, 0)?;
             if old & !COMMON.iter().fold(0, |all, (bit, _)| all | bit) != 0 {
-                return Err(Error::NotSupported("a flag that XFS does not have"));
+                return Err(Error::NotSupported("a flag that filesystems of Linux do not share"));
             }
             let mut flags = fs.flags(inode)?;
             for (bit, new) in COMMON {
@@ -108,7 +107,7 @@ pub(crate) fn ioctl(
     }
 }
 
-fn encode(fs: &Volume, inode: InodeNumber) -> Result<Vec<u8>> {
+fn encode(fs: &impl Volume, inode: InodeNumber) -> Result<Vec<u8>> {
     let flags = fs.flags(inode)?;
     // The third word, the number of extents, is left zero.
     let words = [flags.xflags, flags.extent_size_bytes, 0, flags.project, flags.cow_extent_size_bytes];

@@ -3,19 +3,18 @@
 use crate::attributes::{set_mode, setter, without_trusted};
 use crate::cached::Drop;
 use crate::caller::{owner, with_groups};
-use crate::contents::{self, TimeKeeper};
+use crate::contents;
 use crate::convert::{absent, attr, caller, entry, entry_of_root, new_file, set_attr, statx};
 use crate::flags;
 use crate::ioctls;
 use crate::options::{Opens, Options, WriteCache, features};
 use crate::privileges;
 use crate::readdir;
-use crate::server::Server;
+use crate::server::{Servable, Server};
 use crate::sync_group::SyncGroup;
 use crate::virtual_xattrs::{self, is_virtual};
 use std::sync::Arc;
 use std::time::Duration;
-use xfskit_engine::{Caller, Error, RenameFlags, Result, SetMode, Stat, SyncKind, SyncPoint, Volume};
 use xfskit_fuse_session::abi::{RawStatFs, RawStatx};
 use xfskit_fuse_session::request::{
     Copy, Ioctl, NewNode, Operation, Read, Request, Requester, SetAttr, SetXattr, Write,
@@ -24,8 +23,8 @@ use xfskit_fuse_session::{
     Answer, Attr, Entry, Errno, Features, Filesystem, Listing, ListingPlus, OpenFlags, Opened, QUESTION, ReplyLater,
     Then, Version, WithOthers, Work, WriteFlags, question_in,
 };
-use xfskit_ondisk::InodeNumber;
-use xfskit_ondisk::inode::MODE_DIR;
+use xfskit_vfs::mode::MODE_DIR;
+use xfskit_vfs::{Caller, Error, Handle, Mtime, NewFile, RenameFlags, Result, Stat, SyncKind, SyncPoint};
 
 /// The mode bits of a file whose set-group-ID bit stays only for members of its group: set-group-ID, and executable by
 /// the group.
@@ -40,39 +39,37 @@ const RENAME_WHITEOUT: u32 = 4;
 const MAX_LIST_BYTES: usize = 64 << 10;
 /// Bytes that a thread that answers requests frees; more are freed by one that may wait.
 const MAX_FREED_BYTES: u64 = 64 << 20;
-/// The longest name.
-const NAME_BYTES: u32 = 255;
 
 /// Answers the kernel's requests.
-pub(crate) struct Handler {
-    server: Arc<Server>,
+pub(crate) struct Handler<V> {
+    server: Arc<Server<V>>,
     cache: WriteCache,
     opens: Opens,
     /// The kernel clears the set-group-ID bit of new files whose creator is not in the group.
     kernel_decides_groups: bool,
-    /// Which side sets the times of a file on fallocate.
-    allocation_keeper: TimeKeeper,
+    /// Who sets the times of a file on fallocate.
+    allocation_mtime: Mtime,
     /// What the kernel offers.
     offered: Features,
     /// Fsyncs that wait together.
     syncs: Arc<SyncGroup>,
 }
 
-impl Handler {
-    pub(crate) fn new(server: Arc<Server>, options: &Options) -> Self {
+impl<V: Servable> Handler<V> {
+    pub(crate) fn new(server: Arc<Server<V>>, options: &Options) -> Self {
         let (cache, opens) = (options.cache, options.opens);
-        let allocation_keeper = TimeKeeper::Engine;
+        let allocation_mtime = Mtime::Update;
         let offered = Features::empty();
-        Self { server, cache, opens, kernel_decides_groups: false, allocation_keeper, offered, syncs: Arc::default() }
+        Self { server, cache, opens, kernel_decides_groups: false, allocation_mtime, offered, syncs: Arc::default() }
     }
 
-    fn with<T>(&self, action: impl FnOnce(&Volume) -> Result<T>) -> Answer<T> {
+    fn with<T>(&self, action: impl FnOnce(&V) -> Result<T>) -> Answer<T> {
         self.server.with(action)
     }
 
     /// An entry of an inode to which the kernel now has one reference more.
-    fn entry(&self, find: impl FnOnce(&Volume) -> Result<Stat>) -> Answer<Entry> {
-        self.with(|fs| counted(fs, find(fs)?)).map(|stat| entry(self.told(&stat)))
+    fn entry(&self, grab: impl FnOnce(&V) -> Result<Stat>) -> Answer<Entry> {
+        self.with(grab).map(|stat| entry(self.told(&stat)))
     }
 
     /// Attributes of which the kernel is told.
@@ -82,20 +79,20 @@ impl Handler {
     }
 
     /// Makes the kernel forget an ACL that was changed under its on-disk name.
-    fn forget_acl(&self, node: u64, name: &[u8]) {
-        if name.starts_with(b"trusted.SGI_ACL_") {
+    fn forget_acl(&self, fs: &V, node: u64, name: &[u8]) {
+        if fs.is_acl_alias(name) {
             self.server.forget_attributes(node);
         }
     }
 
     /// The caller that creates a file. If the kernel decides about the set-group-ID bit, it has already done so.
-    fn creator(&self, fs: &Volume, requester: &Requester, dir: InodeNumber, mode: u32) -> Result<Caller> {
+    fn creator(&self, dir: &impl Handle, requester: &Requester, mode: u32) -> Result<Caller> {
         if mode & GROUP_PRIVILEGE != GROUP_PRIVILEGE {
             return Ok(owner(requester));
         }
         match requester.group_of_dir {
             Some(group) => Ok(caller(requester, vec![group])),
-            None if self.kernel_decides_groups => Ok(caller(requester, vec![fs.stat(dir)?.gid])),
+            None if self.kernel_decides_groups => Ok(caller(requester, vec![dir.stat()?.gid])),
             None => Ok(with_groups(requester)),
         }
     }
@@ -106,23 +103,48 @@ impl Handler {
     }
 
     fn make(&self, requester: &Requester, dir: u64, new: &NewNode<'_>) -> Answer<Entry> {
-        let dir = self.server.inode(dir);
         let file = new_file(new)?;
-        self.entry(|fs| fs.create(dir, new.name, &file, &self.creator(fs, requester, dir, new.mode)?))
+        self.make_in(dir, new.name, &file, |dir| self.creator(dir, requester, new.mode))
     }
 
-    /// Brings out what waits of an inode. The kernel asks for the blocks of a file again when it is closed, but not
-    /// after writing it back; so it is told to, if they have changed. One that asks also looks for capabilities before
-    /// the next write, which makes two requests more.
-    fn begin_fsync(&self, node: u64, data_only: bool) -> Answer<SyncPoint> {
+    fn make_in(
+        &self,
+        dir: u64,
+        name: &[u8],
+        new: &NewFile<'_>,
+        creator: impl FnOnce(&V::Inode<'_>) -> Result<Caller>,
+    ) -> Answer<Entry> {
+        let dir = self.server.inode(dir);
+        self.entry(|fs| {
+            let dir = fs.inode(dir)?;
+            dir.create(name, new, &creator(&dir)?)
+        })
+    }
+
+    /// Writes back what is dirty of an inode; `None`, and nothing is done, unless that `is_wanted`. The kernel asks for
+    /// the blocks of a file again when it is closed, but not after writing it back; so it is told to, if they have
+    /// changed. One that asks also looks for capabilities before the next write, which makes two requests more.
+    fn begin_fsync(
+        &self,
+        node: u64,
+        data_only: bool,
+        is_wanted: impl FnOnce(&V::Inode<'_>) -> bool,
+    ) -> Answer<Option<SyncPoint>> {
         let number = self.server.inode(node);
         let what = if data_only { SyncKind::Data } else { SyncKind::Full };
-        let begun = self.with(|fs| fs.begin_fsync(number, what));
-        match self.with(|fs| fs.stat(number)) {
-            Ok(stat) if !self.server.cached.note_blocks(node, stat.blocks) => {}
-            Ok(_) | Err(_) => self.server.forget_attributes(node),
-        }
-        begun
+        self.with(|fs| {
+            let begun = match fs.inode(number) {
+                Ok(inode) if !is_wanted(&inode) => return Ok(None),
+                Ok(inode) => inode.begin_fsync(what).map(|begun| (begun.point, Some(begun.blocks))),
+                // Where there is no inode nothing of it is dirty; contents may have to become durable all the same.
+                Err(_) => fs.begin_fsync(number, what).map(|point| (point, None)),
+            };
+            match &begun {
+                Ok((_, Some(blocks))) if !self.server.cached.note_blocks(node, *blocks) => {}
+                Ok(_) | Err(_) => self.server.forget_attributes(node),
+            }
+            begun.map(|(point, _)| Some(point))
+        })
     }
 
     /// Whether each write to a file is made durable, by whatever program.
@@ -131,47 +153,24 @@ impl Handler {
         self.with(|fs| fs.is_synchronous(number)).unwrap_or(false)
     }
 
-    /// Which side sets the times of a file that is written.
-    fn keeper(&self, flags: WriteFlags) -> TimeKeeper {
+    /// Who sets the times of a file that is written: the kernel sends them after what was in its cache.
+    fn mtime_of(&self, flags: WriteFlags) -> Mtime {
         let is_late = self.cache == WriteCache::Back && flags.contains(WriteFlags::CACHE);
-        if is_late { TimeKeeper::Kernel } else { TimeKeeper::Engine }
+        if is_late { Mtime::Keep } else { Mtime::Update }
     }
-}
-
-/// Whether a program writes by `O_DIRECT`, and not the kernel what it has in its cache.
-fn goes_around_cache(write: &Write<'_>) -> bool {
-    let is_by_program = write.flags.contains(WriteFlags::LOCK_OWNER) && !write.flags.contains(WriteFlags::CACHE);
-    is_by_program && contents::is_direct(write.open_flags)
-}
-
-/// Adds one reference of the kernel to an inode.
-fn counted(fs: &Volume, stat: Stat) -> Result<Stat> {
-    fs.add_reference(stat.inode)?;
-    Ok(stat)
-}
-
-/// References an inode for the kernel before its attributes are read: those of one that nothing holds may be another
-/// file's a moment later.
-fn referenced(fs: &Volume, number: InodeNumber) -> Result<Stat> {
-    fs.add_reference(number)?;
-    let stat = fs.stat(number);
-    if stat.is_err() {
-        fs.drop_references(number, 1)?;
-    }
-    stat
 }
 
 fn opened(flags: OpenFlags) -> Opened {
     Opened { handle: 0, flags }
 }
 
-impl Filesystem for Handler {
+impl<V: Servable> Filesystem for Handler<V> {
     fn init(&mut self, offered: Features, version: Version) -> Features {
         self.offered = offered;
         self.kernel_decides_groups = version >= LINUX_6_1;
         let wanted = features(offered, self.cache, self.opens);
         let keeps_times = self.kernel_decides_groups && wanted.contains(Features::WRITEBACK_CACHE);
-        self.allocation_keeper = if keeps_times { TimeKeeper::Kernel } else { TimeKeeper::Engine };
+        self.allocation_mtime = if keeps_times { Mtime::Keep } else { Mtime::Update };
         wanted
     }
 
@@ -185,7 +184,7 @@ impl Filesystem for Handler {
             }
             Operation::Write(write) => {
                 let is_asked_for = contents::is_durable(write.open_flags);
-                is_asked_for && self.keeper(write.flags) == TimeKeeper::Engine || self.is_synchronous(request.node)
+                is_asked_for && self.mtime_of(write.flags) == Mtime::Update || self.is_synchronous(request.node)
             }
             // The kernel sends a seek without writing its cached data first, and relies on the answer. So the server
             // makes it write, by requests that other threads answer.
@@ -195,25 +194,25 @@ impl Filesystem for Handler {
     }
 
     fn names_lost(&self) -> Option<u64> {
-        self.with(|fs| Ok(fs.has_nameless().then(|| fs.count_nameless()))).ok().flatten()
+        self.with(|fs| Ok(fs.held_without_name())).ok().flatten()
     }
 
     fn take_space(&self) {
         // What is not freed now is freed later, and the conversion reports damage.
-        let _ = self.with(Volume::free_nameless);
+        let _ = self.with(|fs| fs.reclaim());
     }
 
     fn lookup(&self, _: &Requester, dir: u64, name: &[u8]) -> Answer<Entry> {
         let (dir, root) = (self.server.inode(dir), self.server.root());
         let found = self.with(|fs| {
-            let number = match name {
+            let inode = match name {
                 // An NFS client has a handle of the inode, which may have been freed.
                 b"." | b".." if !fs.is_in_use(dir)? => return Err(Error::Stale(dir.0)),
-                b"." => dir,
-                name => fs.lookup_number(dir, name)?,
+                b"." => fs.inode(dir)?,
+                name => fs.lookup_inode(dir, name)?,
             };
-            // The kernel never forgets the root, so the engine counts no references to it.
-            if number == root { fs.stat(number) } else { referenced(fs, number) }
+            // The kernel never forgets the root, so no references to it are counted.
+            if inode.number() == root { inode.stat() } else { inode.grab() }
         });
         match found {
             Ok(stat) if stat.inode == root => Ok(entry_of_root(&stat)),
@@ -228,11 +227,11 @@ impl Filesystem for Handler {
         if number == self.server.root() {
             return None;
         }
-        let takes_long = self.with(|fs| Ok(fs.bytes_to_free(number) > MAX_FREED_BYTES));
+        let takes_long = self.with(|fs| Ok(fs.inactivation_cost(number) > MAX_FREED_BYTES));
         let server = Arc::clone(&self.server);
         let forget = move || {
             // A forget has no reply that could carry an error; the conversion reports it.
-            let _ = server.with(|fs| fs.drop_references_lazily(number, count));
+            let _ = server.with(|fs| fs.forget(number, count));
             server.forgotten(node);
         };
         if takes_long == Ok(true) {
@@ -273,9 +272,11 @@ impl Filesystem for Handler {
             let cuts = change.size.is_some() && change.mode.is_none();
             let dropped = match cuts {
                 _ if !cuts => Ok(false),
-                _ if change.kills_privileges => privileges::drop_all(fs, number, requester),
+                _ if change.kills_privileges => {
+                    fs.inode(number).and_then(|file| privileges::drop_all(&file, requester))
+                }
                 _ if self.offered.contains(Features::HANDLE_KILLPRIV_V2) => Ok(false),
-                _ => privileges::drop_for(fs, number, requester),
+                _ => fs.inode(number).and_then(|file| privileges::drop_for(&file, requester)),
             };
             let stat = changed?;
             if dropped? { fs.stat(number) } else { Ok(stat) }
@@ -289,8 +290,11 @@ impl Filesystem for Handler {
     }
 
     fn symlink(&self, requester: &Requester, dir: u64, name: &[u8], target: &[u8]) -> Answer<Entry> {
-        let dir = self.server.inode(dir);
-        self.entry(|fs| fs.symlink(dir, name, target, &owner(requester)))
+        // As symlink(2) says it.
+        if target.is_empty() {
+            return Err(Errno::NOENT);
+        }
+        self.make_in(dir, name, &NewFile::symlink(target), |_| Ok(owner(requester)))
     }
 
     fn mknod(&self, requester: &Requester, dir: u64, new: &NewNode<'_>) -> Answer<Entry> {
@@ -313,11 +317,8 @@ impl Filesystem for Handler {
         let dir = self.server.inode(dir);
         let file = new_file(new)?;
         let made = self.with(|fs| {
-            let made = fs.tmpfile(dir, &file, &self.creator(fs, requester, dir, new.mode)?)?;
-            let stat = made.stat()?;
-            // The reference is the kernel's now.
-            made.into_raw();
-            Ok(stat)
+            let dir = fs.inode(dir)?;
+            dir.tmpfile(&file, &self.creator(&dir, requester, new.mode)?)
         });
         made.map(|stat| (entry(self.told(&stat)), opened(OpenFlags::empty())))
     }
@@ -351,7 +352,7 @@ impl Filesystem for Handler {
     // The kernel has checked the caller.
     fn link(&self, node: u64, dir: u64, name: &[u8]) -> Answer<Entry> {
         let (number, dir) = (self.server.inode(node), self.server.inode(dir));
-        self.entry(|fs| fs.link(dir, name, number, &Caller::root()))
+        self.entry(|fs| fs.inode(number)?.link(dir, name, &Caller::root()))
     }
 
     fn open(&self, node: u64, open_flags: u32) -> Answer<Opened> {
@@ -382,23 +383,24 @@ impl Filesystem for Handler {
     fn write(&self, requester: &Requester, node: u64, write: &Write<'_>) -> Answer<u32> {
         let number = self.server.inode(node);
         let privileged = write.flags.contains(WriteFlags::KILL_SUIDGID);
-        let keeper = self.keeper(write.flags);
-        if !goes_around_cache(write) {
+        let mtime = self.mtime_of(write.flags);
+        if !contents::goes_around_cache(write) {
             // Before it is done: a direct write that comes after it must find it noted.
             self.server.cached.note_contents(node);
         }
         let result = self.with(|fs| {
+            let file = fs.inode(number)?;
             if privileged {
                 // The writer of data that the kernel writes back from its cache later is not known.
-                let writer = (keeper == TimeKeeper::Engine).then(|| with_groups(requester));
+                let writer = (mtime == Mtime::Update).then(|| with_groups(requester));
                 // Where it fails, the bits may be off, and the kernel must ask.
-                let dropped = fs.drop_privileges(number, writer.as_ref());
+                let dropped = file.drop_privileges(writer.as_ref());
                 if !matches!(dropped, Ok(false)) {
                     self.server.forget_attributes(node);
                 }
                 dropped?;
             }
-            contents::write(fs, number, write, keeper)
+            contents::write(fs, &file, write, mtime)
         });
         result.map(|written| written as u32)
     }
@@ -407,7 +409,7 @@ impl Filesystem for Handler {
     fn after_write(&self, node: u64, write: &Write<'_>, result: Answer<u32>) -> Then {
         let server = || Arc::clone(&self.server);
         let is_late = write.flags.contains(WriteFlags::CACHE);
-        if goes_around_cache(write) {
+        if contents::goes_around_cache(write) {
             // The kernel drops the range when such a write begins, but not after an asynchronous one: data that was
             // read meanwhile would stay in the cache.
             let (server, offset, length) = (server(), write.offset, write.data.len());
@@ -443,7 +445,7 @@ impl Filesystem for Handler {
 
     fn statfs(&self) -> Answer<RawStatFs> {
         // What was removed counts as free at once.
-        let space = self.with(|fs| fs.free_waiting().map(|()| fs.statfs()))?;
+        let (space, limits) = self.with(|fs| fs.free_inactive().and_then(|()| Ok((fs.statfs()?, fs.limits()))))?;
         Ok(RawStatFs {
             blocks: space.blocks,
             bfree: space.free_blocks,
@@ -451,24 +453,21 @@ impl Filesystem for Handler {
             files: space.inodes,
             ffree: space.free_inodes,
             bsize: space.block_bytes,
-            namelen: NAME_BYTES,
+            namelen: limits.name_bytes as u32,
             frsize: space.block_bytes,
             ..RawStatFs::default()
         })
     }
 
     fn fsync(&self, node: u64, data_only: bool) -> Answer<()> {
-        let point = self.begin_fsync(node, data_only)?;
-        self.with(|fs| fs.await_durable(point))
+        let point = self.begin_fsync(node, data_only, |_| true)?;
+        self.with(|fs| point.map_or(Ok(()), |point| fs.await_durable(point)))
     }
 
     fn fsync_with_others(&self, node: u64, data_only: bool, reply: ReplyLater) -> WithOthers {
-        let number = self.server.inode(node);
-        if self.with(|fs| Ok(fs.is_fsync_soon_begun(number))) == Ok(false) {
-            return WithOthers::Alone(reply);
-        }
-        match self.begin_fsync(node, data_only) {
-            Ok(point) => WithOthers::Later(self.syncs.join(&self.server, point, reply)),
+        match self.begin_fsync(node, data_only, |inode| inode.fsync_is_cheap()) {
+            Ok(None) => WithOthers::Alone(reply),
+            Ok(Some(point)) => WithOthers::Later(self.syncs.join(&self.server, point, reply)),
             Err(error) => {
                 reply.send(Err(error));
                 WithOthers::Later(None)
@@ -477,7 +476,7 @@ impl Filesystem for Handler {
     }
 
     fn syncfs(&self) -> Answer<()> {
-        self.with(Volume::sync)
+        self.with(|fs| fs.sync())
     }
 
     fn setxattr(&self, requester: &Requester, node: u64, set: &SetXattr<'_>) -> Answer<()> {
@@ -488,7 +487,7 @@ impl Filesystem for Handler {
         }
         self.with(|fs| {
             fs.set_xattr(number, set.name, set.value, mode, &setter(fs, number, set, requester)?)?;
-            self.forget_acl(node, set.name);
+            self.forget_acl(fs, node, set.name);
             Ok(())
         })
     }
@@ -517,8 +516,8 @@ impl Filesystem for Handler {
             return Err(Errno::PERM);
         }
         self.with(|fs| {
-            fs.remove_xattr(number, name, SetMode::Any, &owner(requester))?;
-            self.forget_acl(node, name);
+            fs.remove_xattr(number, name, &owner(requester))?;
+            self.forget_acl(fs, node, name);
             Ok(())
         })
     }
@@ -526,7 +525,7 @@ impl Filesystem for Handler {
     fn ioctl(&self, requester: &Requester, node: u64, ioctl: &Ioctl<'_>) -> Answer<Vec<u8>> {
         if ioctl.command == QUESTION && self.server.inode(node) == self.server.root() {
             if virtual_xattrs::asks_for_an_end(question_in(ioctl.data), requester.uid) {
-                return self.server.end_log().map(|()| vec![0; 8]);
+                return self.server.quiesce().map(|()| vec![0; 8]);
             }
             return self.with(|fs| virtual_xattrs::answer(fs, question_in(ioctl.data), requester.uid));
         }
@@ -535,7 +534,9 @@ impl Filesystem for Handler {
             return self.with(|fs| ioctls::ioctl(fs, number, (ioctl.command, ioctl.data), requester));
         }
         if !flags::is_known(ioctl.command) {
-            return Err(Errno::NOTTY);
+            let number = self.server.inode(node);
+            let answer = self.with(|fs| fs.ioctl(number, ioctl.command, ioctl.data).transpose())?;
+            return answer.ok_or(Errno::NOTTY);
         }
         if flags::protects(ioctl.command, ioctl.data) {
             self.server.call_in_writes(node);
@@ -554,11 +555,9 @@ impl Filesystem for Handler {
         let number = self.server.inode(node);
         self.with(|fs| {
             let mode = contents::fallocate_mode(mode)?;
-            let changed = match self.allocation_keeper {
-                TimeKeeper::Engine => fs.fallocate(number, offset, length, mode),
-                TimeKeeper::Kernel => fs.fallocate_keeping_times(number, offset, length, mode),
-            };
-            let changed = privileges::drop_after(fs, number, requester, changed);
+            let file = fs.inode(number)?;
+            let changed = file.fallocate(offset, length, mode, self.allocation_mtime);
+            let changed = privileges::drop_after(&file, requester, changed);
             if changed.as_ref().map_or(true, |((), dropped)| *dropped) {
                 self.server.forget_attributes(node);
             }
@@ -576,15 +575,17 @@ impl Filesystem for Handler {
         let (from, to) = (self.server.inode(from), self.server.inode(copy.to));
         self.with(|fs| {
             let most = contents::most_of_copy(fs, copy);
-            let copied = match self.cache {
-                WriteCache::Through => fs.copy_range(from, copy.from_offset, to, copy.to_offset, most),
+            let mtime = match self.cache {
+                WriteCache::Through => Mtime::Update,
                 // The kernel sets the times here. It does not send times that it already has, as after two writes in
-                // one tick of its clock, so the engine must not set others.
-                WriteCache::Back => fs.copy_range_keeping_times(from, copy.from_offset, to, copy.to_offset, most),
+                // one tick of its clock, so nobody else may set others.
+                WriteCache::Back => Mtime::Keep,
             };
+            let to = fs.inode(to)?;
+            let copied = to.copy_from(from, copy.from_offset, copy.to_offset, most, mtime);
             // The server hears of no close, and none of these bytes come from the kernel's cache at one.
-            fs.bring_out_if_cut(to);
-            let copied = privileges::drop_after(fs, to, requester, copied);
+            to.flush_truncated();
+            let copied = privileges::drop_after(&to, requester, copied);
             if copied.as_ref().map_or(true, |(_, dropped)| *dropped) {
                 self.server.forget_attributes(copy.to);
             }

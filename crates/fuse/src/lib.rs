@@ -1,4 +1,5 @@
-//! A FUSE server over [`xfskit_engine::Volume`]: it translates the kernel's requests, and does nothing else.
+//! A FUSE server over any filesystem that is [`Handles`](xfskit_vfs::Handles) and [`Extras`](xfskit_vfs::Extras): it
+//! translates the kernel's requests, and does nothing else.
 //!
 //! ```text
 //! Session::mount ──▶ mounted; the kernel's requests wait
@@ -11,11 +12,11 @@
 //!   that waits for the device (docs/design/fuse.md).
 //! - The kernel is the only way in while the image is mounted, so what it caches (names, attributes, absent names,
 //!   directory listings) stays right without a time limit.
-//! - Permissions and ACLs are checked by the kernel (`default_permissions`); the engine keeps ACLs and modes consistent
-//!   with each other.
+//! - Permissions and ACLs are checked by the kernel (`default_permissions`); the filesystem keeps ACLs and modes
+//!   consistent with each other.
 //! - Each look-up that the kernel remembers is a reference to the inode, so that a removed file that is open is freed
 //!   only when it is closed.
-//! - What no system call through FUSE tells (figures of the mount, paths of a file, the superblock) is the value of
+//! - What no system call through FUSE tells (figures of the mount, paths of a file, a superblock) is the value of
 //!   attributes that no listing shows, see [`STATS_XATTR`] and [`PATHS_XATTR`].
 //!
 //! An unmount is complete when [`Session::run`] returns, a moment after `umount` does: the kernel does not wait for the
@@ -58,9 +59,10 @@ pub use mountinfo::{MountEntry, MountsOf, is_mounted, mount_around, mount_at, mo
 pub use mounting::Mounting;
 pub use options::{KernelOption, Opens, Options, WriteCache, features};
 pub use place::{unmount, unmount_entry};
+pub use server::Servable;
 pub use session::{Serving, Session, serve};
 pub use unmount::{Served, Unmounted, Unmounter};
 pub use virtual_xattrs::{
-    LARP_XATTR, PARENTS_XATTR, PATHS_XATTR, STATS_XATTR, SUPERBLOCK_XATTR, inode_at, make_durable, set_label, trim,
+    PARENTS_XATTR, PATHS_XATTR, STATS_XATTR, inode_at, make_durable, property_xattr, set_label, trim,
 };
 pub use xfskit_fuse_session as protocol;

@@ -6,33 +6,27 @@
 //! Capabilities of an ordinary user within a user namespace do not count there.
 
 use crate::caller::{may_keep_privileges, with_groups};
-use xfskit_engine::{Error, Result, Volume};
 use xfskit_fuse_session::Requester;
-use xfskit_ondisk::InodeNumber;
+use xfskit_vfs::{Error, Handle, Result};
 
 const PRIVILEGES: u16 = 0o6000;
 
 /// Clears the bits, unless the caller may keep them; returns whether there were any.
-pub(crate) fn drop_for(fs: &Volume, inode: InodeNumber, requester: &Requester) -> Result<bool> {
-    if fs.stat(inode)?.permissions.bits() & PRIVILEGES == 0 || may_keep_privileges(requester) {
+pub(crate) fn drop_for(file: &impl Handle, requester: &Requester) -> Result<bool> {
+    if file.stat()?.permissions.bits() & PRIVILEGES == 0 || may_keep_privileges(requester) {
         return Ok(false);
     }
-    fs.drop_privileges(inode, Some(&with_groups(requester)))
+    file.drop_privileges(Some(&with_groups(requester)))
 }
 
 /// Passes on the result of a change, after which the bits are cleared as by [`drop_for`], also where the change failed
 /// and a part of it may have been made. A refusal, as on an append-only file, leaves them. With the result is whether
 /// there were any.
-pub(crate) fn drop_after<T>(
-    fs: &Volume,
-    inode: InodeNumber,
-    requester: &Requester,
-    changed: Result<T>,
-) -> Result<(T, bool)> {
+pub(crate) fn drop_after<T>(file: &impl Handle, requester: &Requester, changed: Result<T>) -> Result<(T, bool)> {
     if changed.as_ref().is_err_and(is_refusal) {
         return changed.map(|value| (value, false));
     }
-    let dropped = drop_for(fs, inode, requester);
+    let dropped = drop_for(file, requester);
     let value = changed?;
     Ok((value, dropped?))
 }
@@ -52,9 +46,9 @@ pub(crate) fn is_refusal(error: &Error) -> bool {
 }
 
 /// Clears the bits, as the kernel has asked for; returns whether there were any.
-pub(crate) fn drop_all(fs: &Volume, inode: InodeNumber, requester: &Requester) -> Result<bool> {
-    if fs.stat(inode)?.permissions.bits() & PRIVILEGES == 0 {
+pub(crate) fn drop_all(file: &impl Handle, requester: &Requester) -> Result<bool> {
+    if file.stat()?.permissions.bits() & PRIVILEGES == 0 {
         return Ok(false);
     }
-    fs.drop_privileges(inode, Some(&with_groups(requester)))
+    file.drop_privileges(Some(&with_groups(requester)))
 }

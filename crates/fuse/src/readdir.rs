@@ -2,17 +2,16 @@
 
 use crate::convert::mode_of_entry;
 use std::ops::ControlFlow;
-use xfskit_engine::{DirEntry, ReadAhead, Result, Stat, Volume};
 use xfskit_fuse_session::{Entry, Listed, Listing, ListingPlus, Room};
-use xfskit_ondisk::InodeNumber;
+use xfskit_vfs::{DirEntry, Handle, Handles, InodeNumber, ReadAhead, Result, Stat, Volume};
 
 /// Entries that are read from a directory before their inodes are read, so that the directory is not locked meanwhile.
 const BATCH: usize = 64;
 /// The same where the device's requests take long: the inodes of a batch are read at the same time.
 const FAR_BATCH: usize = 512;
 
-pub(crate) fn plain(filesystem: &Volume, dir: InodeNumber, offset: u64, listing: &mut Listing<'_>) -> Result<()> {
-    filesystem.read_dir(dir, offset, |entry| {
+pub(crate) fn plain(filesystem: &impl Volume, dir: InodeNumber, offset: u64, listing: &mut Listing<'_>) -> Result<()> {
+    filesystem.read_dir(dir, offset, &mut |entry| {
         let listed = Listed {
             inode: entry.inode.0,
             next_offset: entry.next_cookie,
@@ -25,7 +24,7 @@ pub(crate) fn plain(filesystem: &Volume, dir: InodeNumber, offset: u64, listing:
 
 /// As [`plain`], with what `tell` makes of the attributes for the kernel.
 pub(crate) fn plus(
-    filesystem: &Volume,
+    filesystem: &impl Handles,
     dir: InodeNumber,
     offset: u64,
     listing: &mut ListingPlus<'_>,
@@ -52,9 +51,9 @@ pub(crate) fn plus(
     }
 }
 
-fn batch(filesystem: &Volume, dir: InodeNumber, cookie: u64, most: usize) -> Result<Vec<DirEntry>> {
+fn batch(filesystem: &impl Volume, dir: InodeNumber, cookie: u64, most: usize) -> Result<Vec<DirEntry>> {
     let mut entries = Vec::with_capacity(most);
-    filesystem.read_dir(dir, cookie, |entry| {
+    filesystem.read_dir(dir, cookie, &mut |entry| {
         entries.push(entry.into());
         if entries.len() == most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
@@ -63,10 +62,17 @@ fn batch(filesystem: &Volume, dir: InodeNumber, cookie: u64, most: usize) -> Res
 
 /// Adds an entry with the attributes of its inode, which the kernel then caches as after a look-up. Of `.` and `..` it
 /// shows the numbers and caches nothing.
-fn add(filesystem: &Volume, found: &DirEntry, listing: &mut ListingPlus<'_>, tell: impl Fn(&Stat) -> Entry) -> Room {
+fn add(
+    filesystem: &impl Handles,
+    found: &DirEntry,
+    listing: &mut ListingPlus<'_>,
+    tell: impl Fn(&Stat) -> Entry,
+) -> Room {
     let number = found.inode;
     let is_dot = found.name == b"." || found.name == b"..";
-    let known = if is_dot { None } else { referenced(filesystem, number, tell) };
+    // Of an inode that cannot be read the listing shows the name all the same.
+    let grab = || filesystem.inode(number)?.grab();
+    let known = if is_dot { None } else { grab().ok().map(|stat| tell(&stat)) };
     let listed = Listed {
         inode: number.0,
         next_offset: found.next_cookie,
@@ -80,19 +86,7 @@ fn add(filesystem: &Volume, found: &DirEntry, listing: &mut ListingPlus<'_>, tel
     room
 }
 
-/// `None` for an inode that cannot be read; the listing shows its name all the same.
-fn referenced(filesystem: &Volume, number: InodeNumber, tell: impl Fn(&Stat) -> Entry) -> Option<Entry> {
-    filesystem.add_reference(number).ok()?;
-    match filesystem.stat(number) {
-        Ok(stat) => Some(tell(&stat)),
-        Err(_) => {
-            drop_reference(filesystem, number);
-            None
-        }
-    }
-}
-
-fn drop_reference(filesystem: &Volume, number: InodeNumber) {
+fn drop_reference(filesystem: &impl Volume, number: InodeNumber) {
     if let Err(error) = filesystem.drop_references(number, 1) {
         tracing::error!(%error, inode = number.0, "an unlinked inode could not be freed");
     }

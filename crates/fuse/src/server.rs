@@ -10,15 +10,19 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use xfskit_engine::{Error, Volume};
 use xfskit_fuse_session::{Counters, Errno, Notifier};
-use xfskit_ondisk::InodeNumber;
+use xfskit_vfs::{Error, Extras, Handles, InodeNumber};
 
 use crate::convert::{errno, inode};
 
+/// What can be served.
+pub trait Servable: Handles + Extras + 'static {}
+
+impl<V: Handles + Extras + 'static> Servable for V {}
+
 /// A filesystem that can be closed while requests arrive.
-pub(crate) struct Server {
-    filesystem: RwLock<Option<Volume>>,
+pub(crate) struct Server<V> {
+    filesystem: RwLock<Option<V>>,
     root: InodeNumber,
     /// Sends notifications to the kernel.
     notifier: OnceLock<Notifier>,
@@ -49,8 +53,8 @@ pub(crate) struct Failures {
     pub last: String,
 }
 
-impl Server {
-    pub(crate) fn new(filesystem: Volume) -> Self {
+impl<V: Servable> Server<V> {
+    pub(crate) fn new(filesystem: V) -> Self {
         Self {
             root: filesystem.root(),
             filesystem: RwLock::new(Some(filesystem)),
@@ -68,7 +72,7 @@ impl Server {
     }
 
     /// Runs an action on the filesystem.
-    pub(crate) fn with<T>(&self, action: impl FnOnce(&Volume) -> Result<T, Error>) -> Result<T, Errno> {
+    pub(crate) fn with<T>(&self, action: impl FnOnce(&V) -> Result<T, Error>) -> Result<T, Errno> {
         let guard = self.filesystem.read();
         let filesystem = guard.as_ref().ok_or(Errno::IO)?;
         action(filesystem).map_err(|error| errno(&error))
@@ -208,7 +212,7 @@ impl Server {
     /// as the last one, it is also logged.
     pub(crate) fn commit(&self) {
         let guard = self.filesystem.read();
-        let Some(Err(error)) = guard.as_ref().map(Volume::sync) else { return };
+        let Some(Err(error)) = guard.as_ref().map(|filesystem| filesystem.sync()) else { return };
         let mut failures = self.commit_failures.lock();
         failures.count += 1;
         let error = error.to_string();
@@ -218,10 +222,10 @@ impl Server {
         }
     }
 
-    /// Writes everything to its place and ends the log clean, while no request runs.
-    pub(crate) fn end_log(&self) -> Result<(), Errno> {
+    /// Makes everything durable and leaves nothing to recover, while no request runs.
+    pub(crate) fn quiesce(&self) -> Result<(), Errno> {
         let mut guard = self.filesystem.write();
-        guard.as_mut().ok_or(Errno::IO)?.end_log().map_err(|error| errno(&error))
+        guard.as_mut().ok_or(Errno::IO)?.quiesce().map_err(|error| errno(&error))
     }
 
     pub(crate) fn commit_failures(&self) -> Failures {
@@ -232,7 +236,7 @@ impl Server {
     pub(crate) fn close(&self) -> Result<(), Error> {
         let mut guard = self.filesystem.write();
         let Some(filesystem) = guard.take() else { return Ok(()) };
-        let closed = filesystem.unmount();
+        let closed = Box::new(filesystem).unmount();
         if let Err(error) = &closed {
             tracing::error!(%error, "the image was not closed: what was not durable is lost");
         }

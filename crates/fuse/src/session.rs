@@ -20,7 +20,7 @@ use crate::error::MountError;
 use crate::handler::Handler;
 use crate::mounting::Mounting;
 use crate::options::Options;
-use crate::server::Server;
+use crate::server::{Servable, Server};
 use crate::unmount::{Served, Unmounter};
 use parking_lot::{Condvar, Mutex};
 use std::io;
@@ -28,30 +28,29 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use xfskit_engine::Volume;
 use xfskit_fuse_session as fuse;
 
 /// A mounted filesystem.
-pub struct Session {
-    serving: Serving,
+pub struct Session<V: Servable> {
+    serving: Serving<V>,
     mounting: Mounting,
 }
 
 /// A server over a connection that is mounted already, perhaps by another process.
-pub struct Serving {
-    session: fuse::Session<Handler>,
-    end: Arc<End>,
+pub struct Serving<V: Servable> {
+    session: fuse::Session<Handler<V>>,
+    end: Arc<End<V>>,
     commit_seconds: u64,
 }
 
 /// The server in this process, and whether the kernel has ended its connection.
-struct End {
-    server: Arc<Server>,
+struct End<V> {
+    server: Arc<Server<V>>,
     has_ended: Mutex<bool>,
     ends: Condvar,
 }
 
-impl Served for End {
+impl<V: Servable> Served for End<V> {
     fn close(&self) -> Result<(), MountError> {
         Ok(self.server.close()?)
     }
@@ -69,14 +68,14 @@ impl Served for End {
 ///
 /// # Errors
 /// `Connection` if the connection ends without FUSE's last request or does not begin with FUSE's first one; `Close`.
-pub fn serve(filesystem: Volume, connection: OwnedFd, options: &Options) -> Result<(), MountError> {
+pub fn serve<V: Servable>(filesystem: V, connection: OwnedFd, options: &Options) -> Result<(), MountError> {
     let server = Arc::new(Server::new(filesystem));
     let served = serve_connection(&server, connection, options);
     server.close()?;
     served.map_err(MountError::Connection)
 }
 
-fn serve_connection(server: &Arc<Server>, connection: OwnedFd, options: &Options) -> io::Result<()> {
+fn serve_connection<V: Servable>(server: &Arc<Server<V>>, connection: OwnedFd, options: &Options) -> io::Result<()> {
     let handler = Handler::new(Arc::clone(server), options);
     let config = fuse::Config { threads: 1, ..options.session() };
     let session = fuse::Session::begin(handler, connection, config)?;
@@ -85,17 +84,17 @@ fn serve_connection(server: &Arc<Server>, connection: OwnedFd, options: &Options
     session.run()
 }
 
-impl Session {
+impl<V: Servable> Session<V> {
     /// Mounts `filesystem` at `mount_point`. When this returns, the mount can be used; requests wait until
     /// [`Self::run`].
     ///
     /// # Errors
     /// [`MountError`]; the image is then closed again.
-    pub fn mount(filesystem: Volume, mount_point: &Path, options: &Options) -> Result<Self, MountError> {
+    pub fn mount(filesystem: V, mount_point: &Path, options: &Options) -> Result<Self, MountError> {
         let (mounting, connection, report) = match Mounting::new(mount_point, options) {
             Ok(mounted) => mounted,
             Err(error) => {
-                filesystem.unmount()?;
+                Box::new(filesystem).unmount()?;
                 return Err(error);
             }
         };
@@ -126,14 +125,14 @@ impl Session {
     }
 }
 
-impl Serving {
+impl<V: Servable> Serving<V> {
     /// Begins to serve a mount that [`Mounting::new`] has made, by its connection and the file for the report of how it
     /// ends. Requests wait until [`Self::run`].
     ///
     /// # Errors
     /// `Mount`; the image is then closed again.
     pub fn over(
-        filesystem: Volume,
+        filesystem: V,
         connection: OwnedFd,
         report: Option<OwnedFd>,
         options: &Options,
@@ -203,7 +202,7 @@ struct Committer {
 }
 
 impl Committer {
-    fn start(server: Arc<Server>, seconds: u64) -> Self {
+    fn start<V: Servable>(server: Arc<Server<V>>, seconds: u64) -> Self {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let thread = (seconds > 0).then(|| {
             let stop = Arc::clone(&stop);
@@ -213,7 +212,7 @@ impl Committer {
     }
 }
 
-fn commit_until(stop: &(Mutex<bool>, Condvar), server: &Server, interval: Duration) {
+fn commit_until<V: Servable>(stop: &(Mutex<bool>, Condvar), server: &Server<V>, interval: Duration) {
     let mut stopped = stop.0.lock();
     while !*stopped {
         if stop.1.wait_for(&mut stopped, interval).timed_out() {

@@ -1,12 +1,21 @@
 //! The figures of a mount, as JSON.
 
-use crate::server::Server;
+use crate::server::{Servable, Server};
 use serde_json::{Map, Value, json};
-use xfskit_engine::Volume;
 use xfskit_fuse_session::Counters;
+use xfskit_vfs::{Figure, Figures, Result};
+
+fn object(figures: Figures) -> Map<String, Value> {
+    let value = |figure| match figure {
+        Figure::Count(count) => count.into(),
+        Figure::Flag(flag) => flag.into(),
+        Figure::Text(text) => text.into(),
+    };
+    figures.into_iter().map(|(name, figure)| (name.to_owned(), value(figure))).collect()
+}
 
 /// The figures: counts since the mount, and current use.
-pub(crate) fn stats(filesystem: &Volume, server: &Server) -> String {
+pub(crate) fn stats<V: Servable>(filesystem: &V, server: &Server<V>) -> Result<String> {
     let (failures, requests, sandbox) = (server.commit_failures(), server.requests(), server.sandbox());
     let waited = requests.map_or(0, Counters::waited);
     let followed = requests.map_or(0, Counters::followed);
@@ -16,20 +25,14 @@ pub(crate) fn stats(filesystem: &Volume, server: &Server) -> String {
         .into_iter()
         .map(|(name, count)| (name.to_owned(), count.into()))
         .collect();
-    let counters: Map<String, Value> =
-        filesystem.counters().list().into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
-    let (usage, space, options) = (filesystem.usage(), filesystem.statfs(), filesystem.options());
-    json!({
-        "counters": counters,
+    let (own, space) = (filesystem.statistics(), filesystem.statfs()?);
+    let figures = json!({
+        "counters": object(own.counters),
         "requests": requests,
         "waiting": { "requests": waited },
         "followed": { "requests": followed },
-        "log": { "used_bytes": usage.log_used_bytes, "size_bytes": usage.log_bytes },
-        "cache": {
-            "buffer_bytes": usage.buffer_bytes,
-            "limit_bytes": options.cache_bytes,
-            "inodes": usage.inodes,
-        },
+        "log": object(own.log),
+        "cache": object(own.cache),
         "space": {
             "block_bytes": space.block_bytes,
             "blocks": space.blocks,
@@ -43,14 +46,7 @@ pub(crate) fn stats(filesystem: &Volume, server: &Server) -> String {
             "shut_down": filesystem.shutdown_reason().unwrap_or_default(),
             "refused_writes": server.refused(),
         },
-        "options": {
-            "read_only": options.read_only,
-            "wsync": options.wsync,
-            "whiteouts": options.whiteouts,
-            "attr_path": format!("{:?}", options.attr_path).to_lowercase(),
-            "known_absent": options.known_absent,
-            "attr_logging": filesystem.attr_logging().name(),
-        },
-    })
-    .to_string()
+        "options": object(own.options),
+    });
+    Ok(figures.to_string())
 }

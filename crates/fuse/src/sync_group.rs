@@ -10,11 +10,11 @@
 //!
 //! Invariant: if something waits, a thread is on its way to it. Locking: one mutex, under which nothing is done.
 
-use crate::server::Server;
+use crate::server::{Servable, Server};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use xfskit_engine::SyncPoint;
 use xfskit_fuse_session::{ReplyLater, Work};
+use xfskit_vfs::SyncPoint;
 
 const MOST_THREADS: usize = 2;
 /// Waits after which a thread ends, so that other work that waits for one gets its turn where the system has no more
@@ -33,7 +33,12 @@ pub(crate) struct SyncGroup(Mutex<State>);
 
 impl SyncGroup {
     /// Adds one; returns work for a thread that may wait, if those that are there are not enough.
-    pub(crate) fn join(self: &Arc<Self>, server: &Arc<Server>, point: SyncPoint, reply: ReplyLater) -> Option<Work> {
+    pub(crate) fn join<V: Servable>(
+        self: &Arc<Self>,
+        server: &Arc<Server<V>>,
+        point: SyncPoint,
+        reply: ReplyLater,
+    ) -> Option<Work> {
         let mut state = self.0.lock();
         state.waiting.push((point, reply));
         if state.threads == MOST_THREADS {
@@ -46,14 +51,14 @@ impl SyncGroup {
 }
 
 /// A thread that waits for others' fsyncs, until none is left.
-struct GroupThread {
+struct GroupThread<V: Servable> {
     group: Arc<SyncGroup>,
-    server: Arc<Server>,
+    server: Arc<Server<V>>,
     /// Whether it is among the group's threads.
     counts: bool,
 }
 
-impl GroupThread {
+impl<V: Servable> GroupThread<V> {
     fn run(mut self) {
         let mut waits = 0;
         while self.counts
@@ -79,7 +84,7 @@ impl GroupThread {
     }
 }
 
-impl Drop for GroupThread {
+impl<V: Servable> Drop for GroupThread<V> {
     /// After a panic nobody may be on the way to what waits; it is answered with EIO, as those were for which this
     /// thread waited.
     fn drop(&mut self) {
@@ -101,9 +106,9 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
     use std::sync::mpsc::{Sender, channel};
     use xfskit_device::{BlockDevice, MemoryDevice, WrapsDevice};
-    use xfskit_engine::{MountOptions, SyncKind, Volume};
+    use xfskit_engine::{MountOptions, Volume};
     use xfskit_fuse_session::Errno;
-    use xfskit_ondisk::Timestamp;
+    use xfskit_vfs::{Caller, NewFile, SyncKind, Timestamp};
 
     /// An image in memory whose flush panics when that is wanted.
     struct Device(MemoryDevice, Arc<AtomicBool>);
@@ -123,7 +128,7 @@ mod tests {
 
     struct Fixture {
         group: Arc<SyncGroup>,
-        server: Arc<Server>,
+        server: Arc<Server<Volume>>,
         panics: Arc<AtomicBool>,
         refills: AtomicU32,
     }
@@ -148,8 +153,8 @@ mod tests {
         let fixture = fixture();
         let Fixture { group, server, panics, .. } = &fixture;
         let make = |name: &[u8]| {
-            let file = xfskit_engine::NewFile::file(0o644);
-            server.with(|fs| fs.create(fs.root(), name, &file, &xfskit_engine::Caller::root())).unwrap();
+            let file = NewFile::file(0o644);
+            server.with(|fs| fs.create(fs.root(), name, &file, &Caller::root())).unwrap();
         };
         let (answers, answered) = channel();
         let join = || {

@@ -8,28 +8,25 @@
 //! xfskit.paths.NUMBER   the root  the same of the inode with that number
 //! xfskit.parents.NUMBER the root
 //! ...@OFFSET            as above  of the four: a page of the value, from that byte on
-//! xfskit.superblock     the root  the superblock, with the counts of now
-//! xfskit.larp           the root  always or never; can be set
+//! xfskit.NAME           the root  a property of the filesystem; some can be set (`Extras::property`)
 //! user.xfskit.stats     the root  the figures of the mount, as JSON
 //! ```
 //! A page: the bytes of the whole value, a space, its CRC-32C, a zero byte, and as many bytes of the value as an
 //! attribute has room for. Both numbers are the same in all pages, unless the file got or lost a name meanwhile.
 //!
 //! Listings show none of them, so no program copies them. Paths show names in directories that a caller may not read,
-//! so only user 0 and the user of the server get any but the figures, and only they may set `xfskit.larp`.
+//! so only user 0 and the user of the server get any but the figures, and only they may set properties.
 //!
 //! The number of the inode at a path is no attribute, whose name has 255 bytes at most, but an answer ([`inode_at`]):
 //! the server resolves the path in the image, past permissions and past what else is mounted on the way.
 
-use crate::server::Server;
+use crate::server::{Servable, Server};
 use crate::stats::stats;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::Path;
-use xfskit_engine::{AttrLogging, Error, LastLink, Result, TrimBy, Volume};
 use xfskit_fuse_session as fuse;
-use xfskit_ondisk::{InodeNumber, crc32c};
-use zerocopy::IntoBytes;
+use xfskit_vfs::{Error, InodeNumber, LastLink, Result, Volume};
 
 /// The attribute of the mount's root that contains the figures of the mount.
 pub const STATS_XATTR: &str = "user.xfskit.stats";
@@ -37,38 +34,37 @@ pub const STATS_XATTR: &str = "user.xfskit.stats";
 pub const PATHS_XATTR: &str = "xfskit.paths";
 /// Names of a file on a mount, with the numbers of their directories.
 pub const PARENTS_XATTR: &str = "xfskit.parents";
-/// The attribute of the mount's root that contains the superblock.
-pub const SUPERBLOCK_XATTR: &str = "xfskit.superblock";
-/// The attribute of the mount's root that says whether attributes are logged.
-pub const LARP_XATTR: &str = "xfskit.larp";
 
-const PREFIX: &[u8] = b"xfskit.";
+const PREFIX: &str = "xfskit.";
 /// Linux's `XATTR_SIZE_MAX`.
 const MAX_VALUE_BYTES: usize = 64 << 10;
 /// The bytes of a value that a page shows: two numbers, a space and a zero byte are before them.
 const PAGE_BYTES: usize = MAX_VALUE_BYTES - 64;
 
 /// What a virtual attribute shows.
-enum Shown {
+enum Shown<'n> {
     Stats,
     Paths(InodeNumber),
     Parents(InodeNumber),
-    Superblock,
-    Larp,
+    Property(&'n str),
+}
+
+/// The attribute of a mount's root that shows a property of the filesystem.
+pub fn property_xattr(name: &str) -> String {
+    [PREFIX, name].concat()
 }
 
 /// The virtual attribute with a name, if there is one of that name.
-fn shown(number: InodeNumber, root: InodeNumber, name: &[u8]) -> Option<Shown> {
+fn shown(number: InodeNumber, root: InodeNumber, name: &[u8]) -> Option<Shown<'_>> {
     let is_root = number == root;
     match std::str::from_utf8(name).ok()? {
         STATS_XATTR if is_root => Some(Shown::Stats),
-        SUPERBLOCK_XATTR if is_root => Some(Shown::Superblock),
-        LARP_XATTR if is_root => Some(Shown::Larp),
         PATHS_XATTR => Some(Shown::Paths(number)),
         PARENTS_XATTR => Some(Shown::Parents(number)),
         name if is_root => {
             let of = |prefix: &str| name.strip_prefix(prefix)?.strip_prefix('.')?.parse().ok().map(InodeNumber);
-            of(PATHS_XATTR).map(Shown::Paths).or_else(|| of(PARENTS_XATTR).map(Shown::Parents))
+            let numbered = of(PATHS_XATTR).map(Shown::Paths).or_else(|| of(PARENTS_XATTR).map(Shown::Parents));
+            numbered.or_else(|| name.strip_prefix(PREFIX).map(Shown::Property))
         }
         _ => None,
     }
@@ -83,14 +79,18 @@ fn without_page(name: &[u8]) -> Option<(&[u8], Option<usize>)> {
 
 /// A page of a value.
 fn page(value: &[u8], offset: usize) -> Vec<u8> {
-    let head = format!("{} {}\0", value.len(), crc32c([value]));
+    let head = format!("{} {}\0", value.len(), crc32c(value));
     let rest = value.get(offset..).unwrap_or_default();
     [head.as_bytes(), &rest[..rest.len().min(PAGE_BYTES)]].concat()
 }
 
+fn crc32c(value: &[u8]) -> u32 {
+    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, value) as u32
+}
+
 /// Whether a name is one of those that no file has on disk.
 pub(crate) fn is_virtual(number: InodeNumber, root: InodeNumber, name: &[u8]) -> bool {
-    name.starts_with(PREFIX) || (number == root && name == STATS_XATTR.as_bytes())
+    name.starts_with(PREFIX.as_bytes()) || (number == root && name == STATS_XATTR.as_bytes())
 }
 
 /// Whether a caller may see more than the figures: user 0, and the user of the server.
@@ -102,16 +102,25 @@ pub(crate) fn is_owner(uid: u32) -> bool {
 ///
 /// # Errors
 /// `NotPermitted`; `NotSupported` for a name that there is not; `Stale` for the number of no inode in use.
-pub(crate) fn get(server: &Server, fs: &Volume, number: InodeNumber, name: &[u8], uid: u32) -> Result<Vec<u8>> {
+pub(crate) fn get<V: Servable>(
+    server: &Server<V>,
+    fs: &V,
+    number: InodeNumber,
+    name: &[u8],
+    uid: u32,
+) -> Result<Vec<u8>> {
     let missing = Error::NotSupported("no such attribute of a mount");
     let Some((name, offset)) = without_page(name) else { return Err(missing) };
     let Some(what) = shown(number, server.root(), name) else { return Err(missing) };
     let value = match what {
         _ if offset.is_some() && !matches!(what, Shown::Paths(_) | Shown::Parents(_)) => return Err(missing),
-        Shown::Stats => stats(fs, server).into_bytes(),
+        Shown::Stats => stats(fs, server)?.into_bytes(),
+        Shown::Property(name) => match fs.property(name) {
+            None => return Err(missing),
+            Some(_) if !is_owner(uid) => return Err(Error::NotPermitted),
+            Some(value) => value,
+        },
         _ if !is_owner(uid) => return Err(Error::NotPermitted),
-        Shown::Superblock => fs.superblock().as_bytes().to_vec(),
-        Shown::Larp => fs.attr_logging().name().into(),
         Shown::Paths(of) | Shown::Parents(of) if !fs.is_in_use(of)? => return Err(Error::Stale(of.0)),
         Shown::Paths(of) => fs.paths(of)?.into_iter().flat_map(|path| [path, vec![0]].concat()).collect(),
         Shown::Parents(of) => {
@@ -145,13 +154,13 @@ pub(crate) fn asks_for_an_end(question: &[u8], uid: u32) -> bool {
 /// done; [`MAKE_DURABLE`] by the server, which lets nothing else run meanwhile.
 ///
 /// # Errors
-/// `NotPermitted`; those of [`Volume::resolve`], [`Volume::sync`], [`Volume::trim`] and [`Volume::set_label`].
-pub(crate) fn answer(fs: &Volume, path: &[u8], uid: u32) -> Result<Vec<u8>> {
+/// `NotPermitted`; those of [`Volume::resolve`], [`Volume::sync`], [`Volume::trim_within`] and [`Volume::set_label`].
+pub(crate) fn answer(fs: &impl Volume, path: &[u8], uid: u32) -> Result<Vec<u8>> {
     if !is_owner(uid) {
         return Err(Error::NotPermitted);
     }
     if path == TRIM {
-        return Ok(fs.trim(0, TrimBy::Discard)?.bytes.to_ne_bytes().to_vec());
+        return Ok(fs.trim_within(0..u64::MAX, 0)?.to_ne_bytes().to_vec());
     }
     if let Some(label) = path.strip_prefix(SET_LABEL) {
         return fs.set_label(label).map(|()| vec![0; 8]);
@@ -183,7 +192,7 @@ pub fn make_durable(root: &Path) -> std::io::Result<()> {
 /// were.
 ///
 /// # Errors
-/// As [`inode_at`]; those of [`Volume::trim`].
+/// As [`inode_at`]; those of [`Volume::trim_within`].
 pub fn trim(root: &Path) -> std::io::Result<u64> {
     Ok(u64::from_ne_bytes(fuse::ask(File::open(root)?.as_fd(), TRIM)?))
 }
@@ -197,21 +206,19 @@ pub fn set_label(root: &Path, label: &[u8]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Sets a virtual attribute: `xfskit.larp` of the root can be set, for updates that begin from now on.
+/// Sets a virtual attribute: a property of the filesystem, where it can be set.
 ///
 /// # Errors
-/// `NotPermitted`, for all others too; `Invalid` for another value than `always` and `never`.
-pub(crate) fn set(
-    server: &Server,
-    fs: &Volume,
+/// `NotPermitted`, for all others too; those of [`Extras::set_property`](xfskit_vfs::Extras::set_property).
+pub(crate) fn set<V: Servable>(
+    server: &Server<V>,
+    fs: &V,
     number: InodeNumber,
     (name, value): (&[u8], &[u8]),
     uid: u32,
 ) -> Result<()> {
-    let Some(Shown::Larp) = shown(number, server.root(), name).filter(|_| is_owner(uid)) else {
-        return Err(Error::NotPermitted);
-    };
-    let logging = std::str::from_utf8(value.trim_ascii()).ok().and_then(AttrLogging::from_name);
-    fs.set_attr_logging(logging.ok_or(Error::Invalid("larp is always or never"))?);
-    Ok(())
+    match shown(number, server.root(), name) {
+        Some(Shown::Property(name)) if is_owner(uid) => fs.set_property(name, value),
+        _ => Err(Error::NotPermitted),
+    }
 }

@@ -5,7 +5,7 @@ use crate::{
     Caller, DirEntry, DirEntryRef, Error, Fallocate, Flags, FsStat, InodeNumber, LastLink, LostNames, NewFile,
     ReadAhead, RenameFlags, Result, Seek, SetAttr, SetMode, Stat, SyncKind, SyncPoint, WholeFile, XattrChange,
 };
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 /// Most symbolic links that a look-up follows.
 const MAX_LINKS_FOLLOWED: usize = 40;
@@ -81,6 +81,24 @@ pub trait Volume: Send + Sync {
     /// # Errors
     /// `NoSpace`, `Io`, `Shutdown`.
     fn sync(&self) -> Result<()>;
+
+    /// As [`Self::sync`], and until the next change who reads the device has nothing to recover, if that can be had.
+    ///
+    /// # Errors
+    /// As [`Self::sync`].
+    fn quiesce(&mut self) -> Result<()> {
+        self.sync()
+    }
+
+    /// Gives free space within a range of the device, in bytes, back to the host, in pieces of at least `min_bytes`;
+    /// returns the bytes.
+    ///
+    /// # Errors
+    /// `NotSupported`; `Invalid` for a range without a whole block; `ReadOnly`, `Corrupt`, `Io`.
+    fn trim_within(&self, bytes: Range<u64>, min_bytes: u64) -> Result<u64> {
+        let _ = (bytes, min_bytes);
+        Err(Error::NotSupported("free space cannot be given back"))
+    }
 
     /// Why the filesystem refuses everything, if an earlier error shut it down.
     fn shutdown_reason(&self) -> Option<String>;
@@ -195,6 +213,14 @@ pub trait Volume: Send + Sync {
         Ok(())
     }
 
+    /// As [`Self::free_inactive`], and tries again what could not be freed before: space is needed.
+    ///
+    /// # Errors
+    /// As [`Self::drop_references`].
+    fn reclaim(&self) -> Result<()> {
+        self.free_inactive()
+    }
+
     /// Makes a file, directory, device node, pipe, socket or symbolic link.
     ///
     /// # Errors
@@ -284,6 +310,16 @@ pub trait Volume: Send + Sync {
     /// # Errors
     /// `Stale`, `Corrupt`, `Io`.
     fn list_xattrs_into(&self, inode: InodeNumber, names: &mut Vec<u8>) -> Result<()>;
+
+    /// As [`Self::list_xattrs_into`], for a caller that takes no more than `most_bytes`.
+    ///
+    /// # Errors
+    /// `TooLarge` for a longer list; as [`Self::list_xattrs_into`].
+    fn list_xattrs_within(&self, inode: InodeNumber, most_bytes: usize) -> Result<Vec<u8>> {
+        let mut names = Vec::new();
+        self.list_xattrs_into(inode, &mut names)?;
+        if names.len() > most_bytes { Err(Error::TooLarge) } else { Ok(names) }
+    }
 
     /// Changes attributes, all of them or none.
     ///

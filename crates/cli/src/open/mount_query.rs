@@ -18,7 +18,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use xfskit_engine as volume;
 use xfskit_fuse::{
-    MountEntry, PARENTS_XATTR, PATHS_XATTR, SUPERBLOCK_XATTR, inode_at, mount_around, mount_of_root, set_label, trim,
+    MountEntry, PARENTS_XATTR, PATHS_XATTR, inode_at, mount_around, mount_of_root, property_xattr, set_label, trim,
 };
 use xfskit_ondisk::features::Incompat;
 use xfskit_ondisk::{Corruption, RawSuperblock, crc32c};
@@ -220,7 +220,7 @@ fn get(path: &Path, name: &str) -> Result<Vec<u8>, Errno> {
 }
 
 fn superblock(root: &Path) -> Result<RawSuperblock, Errno> {
-    let bytes = get(root, SUPERBLOCK_XATTR)?;
+    let bytes = get(root, &property_xattr(volume::SUPERBLOCK_PROPERTY))?;
     RawSuperblock::read_from_prefix(&bytes).map(|(raw, _)| raw).map_err(|_| Errno::PROTO)
 }
 

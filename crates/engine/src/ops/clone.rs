@@ -10,7 +10,7 @@
 
 use super::Volume;
 use super::contents::Writer;
-use super::map::{Times, end_link, grow, next_link, remove_range, touch_contents};
+use super::map::{end_link, grow, next_link, remove_range, touch_contents};
 use super::protected::check_unprotected;
 use crate::data::{self, BlockState, MAX_SIZE_BYTES};
 use crate::error::{Error, Result};
@@ -21,6 +21,7 @@ use crate::space::{alloc, refcount};
 use crate::trans::{InoId, InodeFields, Transaction};
 use std::ops::Range;
 use xfskit_ondisk::{Extent, FileBlock, FsBlock, InodeNumber};
+use xfskit_vfs::Mtime;
 
 /// Bytes that a copy reads at once.
 const COPY_BYTES: u64 = 1 << 20;
@@ -51,12 +52,12 @@ impl Volume {
         length: u64,
     ) -> Result<()> {
         let span = Span { from: from_offset, to: to_offset, length };
-        self.share([from, to], span, Times::Change, &mut 0)?;
+        self.share([from, to], span, Mtime::Update, &mut 0)?;
         self.honour_sync(&self.mount.inode(to)?)
     }
 
     /// Shares a range; if that fails, `done` is how many bytes from the first on are shared all the same.
-    fn share(&self, files: [InodeNumber; 2], span: Span, times: Times, done: &mut u64) -> Result<()> {
+    fn share(&self, files: [InodeNumber; 2], span: Span, mtime: Mtime, done: &mut u64) -> Result<()> {
         if !self.mount.geometry.has_reflink() {
             return Err(Error::NotSupported("this image cannot share blocks (mkfs option reflink=1)"));
         }
@@ -67,7 +68,7 @@ impl Volume {
                 return Ok(None);
             }
             // The next link commits them, before any contents change.
-            if times == Times::Change {
+            if mtime == Mtime::Update {
                 touch_contents(tx, to);
             }
             Ok(Some(share_span(tx, from, to, span)?))
@@ -98,7 +99,7 @@ impl Volume {
         length: u64,
     ) -> Result<u64> {
         let span = Span { from: from_offset, to: to_offset, length };
-        self.copy([from, to], span, Times::Change)
+        self.copy([from, to], span, Mtime::Update)
     }
 
     /// As [`Self::copy_range`] for a caller that keeps the times of files.
@@ -114,10 +115,10 @@ impl Volume {
         length: u64,
     ) -> Result<u64> {
         let span = Span { from: from_offset, to: to_offset, length };
-        self.copy([from, to], span, Times::Keep)
+        self.copy([from, to], span, Mtime::Keep)
     }
 
-    fn copy(&self, [from, to]: [InodeNumber; 2], span: Span, times: Times) -> Result<u64> {
+    fn copy(&self, [from, to]: [InodeNumber; 2], span: Span, mtime: Mtime) -> Result<u64> {
         let size = self.stat(from)?.size;
         let length = span.length.min(size.saturating_sub(span.from));
         if span.to.checked_add(length).is_none_or(|end| end > MAX_SIZE_BYTES) {
@@ -128,7 +129,7 @@ impl Volume {
         }
         let mut done = 0;
         let copied =
-            self.copy_checked([from, to], Span { length, ..span }, times, span.from + length == size, &mut done);
+            self.copy_checked([from, to], Span { length, ..span }, mtime, span.from + length == size, &mut done);
         // What was copied counts, as with the kernel; what is left meets the error.
         if done == 0 {
             copied?;
@@ -142,11 +143,11 @@ impl Volume {
         &self,
         [from, to]: [InodeNumber; 2],
         span: Span,
-        times: Times,
+        mtime: Mtime,
         to_end: bool,
         done: &mut u64,
     ) -> Result<()> {
-        self.copy_shared([from, to], span, times, to_end, done)?;
+        self.copy_shared([from, to], span, mtime, to_end, done)?;
         let mut buffer = vec![0; (span.length - *done).min(COPY_BYTES) as usize];
         while *done < span.length {
             let most = (span.length - *done).min(COPY_BYTES) as usize;
@@ -155,10 +156,11 @@ impl Volume {
                 break;
             }
             let mut written = 0;
-            let result = self.write(to, span.to + *done, &buffer[..count], Writer::Caller, &mut written);
+            let result =
+                self.write(&self.inode_to_write(to)?, span.to + *done, &buffer[..count], Writer::Caller, &mut written);
             *done += if result.is_ok() { count as u64 } else { written as u64 };
             let may_have_written = written > 0 || matches!(result, Ok(_) | Err(Error::Io { .. } | Error::NoSpace));
-            if times == Times::Change && may_have_written {
+            if mtime == Mtime::Update && may_have_written {
                 self.note_write(&self.mount.inode(to)?);
             }
             result?;
@@ -171,7 +173,7 @@ impl Volume {
         &self,
         files: [InodeNumber; 2],
         span: Span,
-        times: Times,
+        mtime: Mtime,
         to_end: bool,
         done: &mut u64,
     ) -> Result<()> {
@@ -186,7 +188,7 @@ impl Volume {
         if length == 0 {
             return Ok(());
         }
-        match self.share(files, Span { length, ..span }, times, done) {
+        match self.share(files, Span { length, ..span }, mtime, done) {
             Ok(()) => *done = length,
             // The AG may have no room for more reference counts, or another thread changed a size meanwhile: bytes can
             // be copied.

@@ -4,6 +4,7 @@
 //! no transaction, and begins one only for what does.
 
 use super::Volume;
+use super::fsync::is_state_sync;
 use super::map::{END_OF_MAP, link_reservation, next_link, next_link_with, written_behind_end};
 use super::protected::{check_not_immutable, check_same, check_write, is_append_only};
 use super::write_out::{MAX_DIRTY_FILE_BYTES, MAX_RUN_BYTES};
@@ -18,6 +19,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use xfskit_ondisk::inode::{MODE_DIR, MODE_REGULAR, MODE_TYPE, flags};
 use xfskit_ondisk::{FileBlock, InodeNumber};
+use xfskit_vfs::Written;
 
 /// Whole blocks of at least so many bytes go to the device at once, without waiting as dirty blocks.
 const DIRECT_BYTES: u64 = 128 << 10;
@@ -82,7 +84,7 @@ impl Volume {
     /// As [`Self::read_at`]; `NoSpace`, `TooLarge`, `ReadOnly`; `NotPermitted` for an immutable file, and before the
     /// end of an append-only one.
     pub fn write_at(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<()> {
-        self.write_now(inode, offset, data, &mut 0)
+        self.write_now(&self.inode_to_write(inode)?, offset, data, &mut 0).map(drop)
     }
 
     /// Writes as much as it can, as pwrite(2): an error that comes after a first part is not returned, but the number
@@ -91,30 +93,57 @@ impl Volume {
     /// # Errors
     /// As [`Self::write_at`]; the file may have been changed within the range all the same.
     pub fn write_some_at(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<usize> {
+        self.write_some(&self.inode_to_write(inode)?, offset, data).map(|written| written.bytes)
+    }
+
+    /// As [`Self::write_some_at`], to an inode that was looked up, after [`Self::check_writes`].
+    pub(crate) fn write_some(&self, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<Written> {
         let mut done = 0;
         match self.write_now(inode, offset, data, &mut done) {
-            Ok(()) => Ok(data.len()),
+            Ok(was_truncated) => Ok(Written { bytes: data.len(), was_truncated }),
             Err(error) if done == 0 => Err(error),
             Err(_) => {
-                self.honour_sync(&self.mount.inode(inode)?)?;
-                Ok(done)
+                self.honour_sync(inode)?;
+                Ok(Written { bytes: done, was_truncated: inode.state_lock().read().was_cut })
             }
         }
     }
 
+    /// Whether anything can be written now.
+    pub(crate) fn check_writes(&self) -> Result<()> {
+        if self.mount.options.read_only {
+            return Err(Error::ReadOnly);
+        }
+        // What waits in memory would be lost, and only an fsync would say so.
+        self.mount.journal.check()
+    }
+
+    /// An inode that is about to be written.
+    pub(super) fn inode_to_write(&self, inode: InodeNumber) -> Result<Arc<Inode>> {
+        self.check_writes()?;
+        self.mount.inode(inode)
+    }
+
     /// Writes on behalf of a caller that asks for it now; if that fails, `done` is how many bytes were written all the
-    /// same.
-    fn write_now(&self, inode: InodeNumber, offset: u64, data: &[u8], done: &mut usize) -> Result<()> {
+    /// same. Returns whether something waits of a file that was made shorter.
+    fn write_now(&self, inode: &Arc<Inode>, offset: u64, data: &[u8], done: &mut usize) -> Result<bool> {
         let written = self.write(inode, offset, data, Writer::Caller, done);
         if *done > 0 || matches!(written, Err(Error::Io { .. } | Error::NoSpace)) {
             // A part may have been written, which whoever compares times must see.
-            self.note_write(&self.mount.inode(inode)?);
+            self.note_write(inode);
         }
-        let inode = written?;
+        written?;
         if !data.is_empty() {
-            self.note_write(&inode);
+            self.note_write(inode);
         }
-        self.honour_sync(&inode).inspect_err(|_| *done = 0)
+        let (is_sync, was_cut) = {
+            let state = inode.state_lock().read();
+            (is_state_sync(&state), state.was_cut)
+        };
+        if !is_sync {
+            return Ok(was_cut);
+        }
+        self.fsync_of(inode).inspect_err(|_| *done = 0).map(|()| false)
     }
 
     /// As [`Self::write_at`] for a caller that keeps the times of files: a cache that writes later than was
@@ -124,52 +153,50 @@ impl Volume {
     /// # Errors
     /// As [`Self::write_at`].
     pub fn write_keeping_times(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<()> {
-        let inode = self.write(inode, offset, data, Writer::Cache, &mut 0)?;
-        self.bring_out_cut(&inode);
-        self.honour_sync(&inode)
+        self.write_late(&self.inode_to_write(inode)?, offset, data)
     }
 
-    /// Writes, and leaves the times alone. If that fails, `done` is how many bytes from the first on were written all
-    /// the same.
+    /// As [`Self::write_keeping_times`], to an inode that was looked up, after [`Self::check_writes`].
+    pub(crate) fn write_late(&self, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<()> {
+        self.write(inode, offset, data, Writer::Cache, &mut 0)?;
+        self.bring_out_cut(inode);
+        self.honour_sync(inode)
+    }
+
+    /// Writes after [`Self::check_writes`], and leaves the times alone. If that fails, `done` is how many bytes from
+    /// the first on were written all the same.
     pub(super) fn write(
         &self,
-        inode: InodeNumber,
+        inode: &Arc<Inode>,
         offset: u64,
         data: &[u8],
         writer: Writer,
         done: &mut usize,
-    ) -> Result<Arc<Inode>> {
-        if self.mount.options.read_only {
-            return Err(Error::ReadOnly);
-        }
-        // What waits in memory would be lost, and only an fsync would say so.
-        self.mount.journal.check()?;
+    ) -> Result<()> {
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= data::MAX_SIZE_BYTES);
         let end = end.ok_or(Error::TooLarge)?;
-        let inode = self.mount.inode(inode)?;
-        if self.write_in_place(&inode, offset, data, writer)? {
-            return Ok(inode);
+        if self.write_in_place(inode, offset, data, writer)? {
+            return Ok(());
         }
         let block_bytes = self.mount.geometry.block_bytes() as u64;
         let (first, last) = (offset.next_multiple_of(block_bytes), end / block_bytes * block_bytes);
         let target = |offset| Target::at(offset, writer);
         if first >= last || last - first < DIRECT_BYTES {
-            self.write_buffered(&inode, target(offset), data)?;
+            self.write_buffered(inode, target(offset), data)?;
         } else {
             let (head, rest) = data.split_at((first - offset) as usize);
             let (middle, tail) = rest.split_at((last - first) as usize);
             if !head.is_empty() {
-                self.write_buffered(&inode, target(offset), head)?;
+                self.write_buffered(inode, target(offset), head)?;
                 *done = head.len();
             }
-            self.write_whole_blocks(&inode, first, middle, writer, done)?;
+            self.write_whole_blocks(inode, first, middle, writer, done)?;
             if !tail.is_empty() {
-                self.write_buffered(&inode, target(last), tail)?;
+                self.write_buffered(inode, target(last), tail)?;
             }
         }
         // If this fails, the caller must not go on to write more: it would take memory without a bound.
-        self.relieve_memory(&inode).inspect_err(|_| *done = 0)?;
-        Ok(inode)
+        self.relieve_memory(inode).inspect_err(|_| *done = 0)
     }
 
     /// Writes many whole blocks, and counts in `done` the bytes that it has written.
@@ -200,11 +227,7 @@ impl Volume {
     /// # Errors
     /// As [`Self::write_at`].
     pub fn append(&self, inode: InodeNumber, data: &[u8]) -> Result<u64> {
-        if self.mount.options.read_only {
-            return Err(Error::ReadOnly);
-        }
-        self.mount.journal.check()?;
-        let inode = self.mount.inode(inode)?;
+        let inode = self.inode_to_write(inode)?;
         if data.is_empty() {
             let mut tx = Transaction::read_only(&self.mount);
             let id = self.join_file(&mut tx, &inode)?;

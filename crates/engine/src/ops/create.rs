@@ -11,6 +11,7 @@ use super::stat::stat_of;
 use super::{Caller, InodeRef, NewFile, Permissions, Stat, Volume, check_new_name};
 use crate::dir::{self, DirSlot};
 use crate::error::{Error, Result};
+use crate::incore::Inode;
 use crate::inode::{self, NewInode, unlinked};
 use crate::parent;
 use crate::space;
@@ -18,12 +19,40 @@ use crate::symlink;
 use crate::sync::atomic::Ordering;
 use crate::trans::reservation_of;
 use crate::trans::{InoId, InodeFields, Reservation, Transaction};
+use std::sync::Arc;
 use xfskit_ondisk::dir::FileType as EntryType;
 use xfskit_ondisk::symlink::SYMLINK_LENGTH_LIMIT;
 use xfskit_ondisk::{DeviceNumber, InodeNumber, Timestamp, encode_device, fits_device_node};
 
 /// Largest link count of a directory's parent, and of any file.
 pub(super) const MAX_LINKS: u32 = i32::MAX as u32;
+
+/// What the one who makes an inode, or gives it a name, gets of it besides its attributes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hold {
+    Nothing,
+    /// A reference.
+    Reference,
+}
+
+/// Ends the transaction that has given an inode a place, and looks at it. The reference is counted while the inode is
+/// locked: another thread that has followed an old name to this number would otherwise drop the last reference to a
+/// file that its maker does not have yet.
+pub(super) fn finish(tx: Transaction, made: Result<InoId>, hold: Hold) -> Result<Stat> {
+    let held = match &made {
+        Ok(child) if hold == Hold::Reference => Some(Arc::clone(tx.inode_handle(*child))),
+        _ => None,
+    };
+    if let Some(inode) = &held {
+        inode.opens.fetch_add(1, Ordering::AcqRel);
+    }
+    let made = made.map(|child| stat_of(&tx, tx.inode(child)));
+    let finished = tx.finish(made);
+    if let (Err(_), Some(inode)) = (&finished, held) {
+        inode.opens.fetch_sub(1, Ordering::AcqRel);
+    }
+    finished
+}
 
 impl Volume {
     /// Makes a file, directory, device node, pipe or socket named `name` in `dir`.
@@ -33,13 +62,24 @@ impl Volume {
     /// what is no device node, and permissions of more than twelve bits, `NoSpace`, `TooManyLinks`, `NameTooLong`,
     /// `NotFound` in a removed directory, `NotPermitted` in an immutable one.
     pub fn create(&self, dir: InodeNumber, name: &[u8], new: &NewFile<'_>, caller: &Caller) -> Result<Stat> {
+        self.create_in_dir(&self.mount.inode(dir)?, name, new, caller, Hold::Nothing)
+    }
+
+    /// As [`Self::create`], in a directory that was looked up.
+    pub(crate) fn create_in_dir(
+        &self,
+        dir_inode: &Arc<Inode>,
+        name: &[u8],
+        new: &NewFile<'_>,
+        caller: &Caller,
+        hold: Hold,
+    ) -> Result<Stat> {
         check_new_name(name)?;
         check_new(new)?;
-        let dir_inode = self.mount.inode(dir)?;
         self.retry_with_room(|room| {
             let mut tx = self.begin(self.create_reservation(new, room))?;
             let result = (|| {
-                let dir = self.join_dir(&mut tx, &dir_inode)?;
+                let dir = self.join_dir(&mut tx, dir_inode)?;
                 if tx.inode(dir).core.links == 0 {
                     return Err(Error::NotFound);
                 }
@@ -51,7 +91,7 @@ impl Volume {
                 check_device(new)?;
                 self.create_in(&mut tx, dir, Some((name, place)), new, (caller, room))
             })();
-            self.located(dir, tx.finish(result))
+            self.located(dir_inode.number, finish(tx, result, hold))
         })
     }
 
@@ -89,32 +129,25 @@ impl Volume {
     /// # Errors
     /// As [`Self::create`]; `Invalid` for anything but a regular file.
     pub fn tmpfile(&self, dir: InodeNumber, new: &NewFile<'_>, caller: &Caller) -> Result<InodeRef<'_>> {
+        let made = self.tmpfile_in_dir(&self.mount.inode(dir)?, new, caller)?;
+        Ok(InodeRef::from_raw(self, made.inode))
+    }
+
+    /// As [`Self::tmpfile`], near a directory that was looked up; the caller has the reference.
+    pub(crate) fn tmpfile_in_dir(&self, dir: &Arc<Inode>, new: &NewFile<'_>, caller: &Caller) -> Result<Stat> {
         check_new(new)?;
         if !new.file_type.is_file() {
             return Err(Error::Invalid("only a regular file can be without a name"));
         }
-        let dir_inode = self.mount.inode(dir)?;
-        let stat = self.retry_with_room(|room| {
+        self.retry_with_room(|room| {
             let mut tx = self.begin(self.create_reservation(new, room))?;
-            let mut referenced = None;
             let result = (|| {
-                let dir = self.join_dir(&mut tx, &dir_inode)?;
+                let dir = self.join_dir(&mut tx, dir)?;
                 check_new_entry(&tx, dir, new.mode())?;
-                let made = self.create_in(&mut tx, dir, None, new, (caller, room))?;
-                // The reference is counted while the inode is locked. Another thread that has followed an old name to
-                // this number would otherwise drop the last reference to a file that its maker does not have yet.
-                let inode = self.mount.inodes.find(made.inode).expect("the transaction has joined the inode");
-                inode.opens.fetch_add(1, Ordering::AcqRel);
-                referenced = Some(inode);
-                Ok(made)
+                self.create_in(&mut tx, dir, None, new, (caller, room))
             })();
-            let made = tx.finish(result);
-            if let (Err(_), Some(inode)) = (&made, referenced) {
-                inode.opens.fetch_sub(1, Ordering::AcqRel);
-            }
-            made
-        })?;
-        Ok(InodeRef::from_raw(self, stat.inode))
+            finish(tx, result, Hold::Reference)
+        })
     }
 
     /// What a create takes, with room for inherited ACLs.
@@ -138,7 +171,7 @@ impl Volume {
         name: Option<(&[u8], DirSlot)>,
         new: &NewFile<'_>,
         (caller, room): (&Caller, Attributes),
-    ) -> Result<Stat> {
+    ) -> Result<InoId> {
         let inherited = acl::inherited(tx, dir, new.mode(), new.umask)?;
         if room == Attributes::InInode && inherited.place() == Attributes::InBlocks {
             return Err(Error::WouldBlock);
@@ -152,7 +185,7 @@ impl Volume {
         for attribute in &inherited.attributes {
             attribute.set_on_new(tx, child)?;
         }
-        Ok(stat_of(tx, tx.inode(child)))
+        Ok(child)
     }
 
     /// Makes an inode that no list and no directory knows yet; the caller gives it its place.

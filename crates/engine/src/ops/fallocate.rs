@@ -15,20 +15,22 @@
 //! Crash behaviour: some links are done. A file in the middle of a collapse or an insertion has some of its
 //! extents moved and others not, as with the kernel.
 
-use super::map::{END_OF_MAP, Times, grow, next_link, next_link_with, remove_range, touch_contents, zero_bytes};
+use super::map::{END_OF_MAP, grow, next_link, next_link_with, remove_range, touch_contents, zero_bytes};
 use super::protected::{check_not_immutable, check_unprotected};
 use super::{Fallocate, Volume};
 use crate::data::{self, BlockState, MAX_SIZE_BYTES, Source};
 use crate::error::{Error, Result};
-use crate::incore::ForkKind;
+use crate::incore::{ForkKind, Inode};
 use crate::inode::bmap;
 use crate::mount::BlockPool;
 use crate::space::ExtentState;
 use crate::trans::{InoId, InodeFields, Transaction};
 use std::ops::Range;
+use std::sync::Arc;
 use xfskit_ondisk::extent::MAX_EXTENT_BLOCKS;
 use xfskit_ondisk::inode::flags;
 use xfskit_ondisk::{FileBlock, InodeNumber};
+use xfskit_vfs::Mtime;
 
 /// Bytes of a shared piece that one link copies.
 const UNSHARE_BYTES: u64 = 1 << 20;
@@ -45,7 +47,7 @@ struct Span {
     touched: Range<FileBlock>,
     /// Blocks that belong to it altogether; empty if the start is not before the end.
     whole: Range<FileBlock>,
-    times: Times,
+    mtime: Mtime,
 }
 
 /// Whether an allocation moves the end of the file to its own.
@@ -65,7 +67,7 @@ impl Volume {
     /// for anything but allocation in an append-only one; `IsADirectory`, `ReadOnly`, `NoSpace`, `Stale`, `Corrupt`,
     /// `Io`.
     pub fn fallocate(&self, inode: InodeNumber, offset: u64, length: u64, what: Fallocate) -> Result<()> {
-        self.allocate_range(inode, what, offset..offset.saturating_add(length), Times::Change)
+        self.fallocate_in(&self.mount.inode(inode)?, (offset, length), what, Mtime::Update)
     }
 
     /// As [`Self::fallocate`] for a caller that keeps the times of files.
@@ -73,11 +75,18 @@ impl Volume {
     /// # Errors
     /// As [`Self::fallocate`].
     pub fn fallocate_keeping_times(&self, inode: InodeNumber, offset: u64, length: u64, what: Fallocate) -> Result<()> {
-        self.allocate_range(inode, what, offset..offset.saturating_add(length), Times::Keep)
+        self.fallocate_in(&self.mount.inode(inode)?, (offset, length), what, Mtime::Keep)
     }
 
-    fn allocate_range(&self, inode: InodeNumber, what: Fallocate, bytes: Range<u64>, times: Times) -> Result<()> {
-        let (offset, end) = (bytes.start, bytes.end);
+    /// As [`Self::fallocate`], in an inode that was looked up.
+    pub(crate) fn fallocate_in(
+        &self,
+        inode: &Arc<Inode>,
+        (offset, length): (u64, u64),
+        what: Fallocate,
+        mtime: Mtime,
+    ) -> Result<()> {
+        let end = offset.saturating_add(length);
         let length = end - offset;
         if length == 0 {
             return Err(Error::Invalid("the range is empty"));
@@ -88,7 +97,7 @@ impl Volume {
         let block_bytes = self.mount.geometry.block_bytes() as u64;
         let (down, up) = (|byte: u64| FileBlock(byte / block_bytes), |byte: u64| FileBlock(byte.div_ceil(block_bytes)));
         let (touched, whole) = (down(offset)..up(end), up(offset)..down(end).max(up(offset)));
-        let range = Span { bytes: offset..end, touched, whole, times };
+        let range = Span { bytes: offset..end, touched, whole, mtime };
         let aligned = offset.is_multiple_of(block_bytes) && length.is_multiple_of(block_bytes);
         if !aligned && matches!(what, Fallocate::CollapseRange | Fallocate::InsertRange) {
             return Err(Error::Invalid("only whole blocks can be collapsed or inserted"));
@@ -115,12 +124,12 @@ impl Volume {
             Ok(done.then_some(()))
         });
         let zeroes = matches!(what, Fallocate::PunchHole | Fallocate::ZeroRange | Fallocate::ZeroRangeKeepSize);
-        if zeroes && times == Times::Change && matches!(changed, Err(Error::Io { .. } | Error::NoSpace)) {
+        if zeroes && mtime == Mtime::Update && matches!(changed, Err(Error::Io { .. } | Error::NoSpace)) {
             // One edge may have been zeroed before the other failed.
-            self.note_write(&self.mount.inode(inode)?);
+            self.note_write(inode);
         }
         changed?;
-        self.honour_sync(&self.mount.inode(inode)?)
+        self.honour_sync(inode)
     }
 }
 
@@ -128,7 +137,7 @@ impl Volume {
 fn begin_change(tx: &mut Transaction, ino: InoId, range: &Span) -> Result<()> {
     // A damaged map is found before anything is changed.
     bmap::extents(tx, ino, ForkKind::Data)?;
-    if range.times == Times::Change {
+    if range.mtime == Mtime::Update {
         touch_contents(tx, ino);
     }
     Ok(())

@@ -12,7 +12,7 @@
 
 use super::{SyncKind, SyncPoint, Volume};
 use crate::error::{Error, Result};
-use crate::incore::Inode;
+use crate::incore::{Inode, InodeState};
 use crate::item::CheckpointSeq;
 use crate::journal::FlushPoint;
 use std::sync::Arc;
@@ -66,28 +66,37 @@ impl Volume {
     /// As [`Self::fsync`]. What could be written out of the inode is durable then, unless the filesystem has shut down:
     /// this has waited for it. Points that were returned before are as good as ever: wait for them.
     pub fn begin_fsync(&self, inode: InodeNumber, what: SyncKind) -> Result<SyncPoint> {
-        self.mount.journal.check()?;
-        let volume = Some(self.mount.number);
-        if self.mount.options.read_only {
-            return Ok(SyncPoint { volume, ..SyncPoint::default() });
+        match self.mount.inodes.find(inode) {
+            Some(inode) => self.begin_fsync_of(&inode, what),
+            None => self.mount.journal.check().map(|()| self.contents_alone()),
         }
-        let contents_alone = || {
-            let flush = Some(self.mount.journal.flush_point().0);
-            SyncPoint { volume, flush, ..SyncPoint::default() }
-        };
-        let Some(inode) = self.mount.inodes.find(inode) else { return Ok(contents_alone()) };
+    }
+
+    /// What is to be waited for where nothing of an inode waits in memory.
+    fn contents_alone(&self) -> SyncPoint {
+        let flush = (!self.mount.options.read_only).then(|| self.mount.journal.flush_point().0);
+        SyncPoint { volume: Some(self.mount.number), flush, ..SyncPoint::default() }
+    }
+
+    /// As [`Self::begin_fsync`], of an inode that was looked up.
+    pub(crate) fn begin_fsync_of(&self, inode: &Arc<Inode>, what: SyncKind) -> Result<SyncPoint> {
+        self.mount.journal.check()?;
+        if self.mount.options.read_only {
+            return Ok(self.contents_alone());
+        }
         // In this order: a thread that settles the inode pins it before it gives the lock back.
         let is_settled = what == SyncKind::Data && inode.state_lock().read().is_settled();
         if is_settled && !inode.item().is_pinned() {
-            return Ok(contents_alone());
+            return Ok(self.contents_alone());
         }
         // Before, so that it is remembered if another thread cuts the file meanwhile.
-        Self::forget_cut(&inode);
-        let waiting = self.write_out(&inode);
+        Self::forget_cut(inode);
+        let waiting = self.write_out(inode);
         // A transaction that is committing now holds the lock; what it does came after this call.
         let flush = Some(self.mount.journal.flush_point().0);
         let newest = inode.item().pinned_by();
-        let point = SyncPoint { volume, transaction: newest.map(|seq| seq.0), flush, waiters: newest.is_some().into() };
+        let (volume, transaction) = (Some(self.mount.number), newest.map(|seq| seq.0));
+        let point = SyncPoint { volume, transaction, flush, waiters: newest.is_some().into() };
         match waiting {
             Ok(()) => Ok(point),
             Err(error) => self.await_durable(point).and(Err(error)),
@@ -116,7 +125,11 @@ impl Volume {
     /// most 256 KiB of it wait in memory, no other thread has it locked, and the device's requests take short
     /// ([`Self::queue_depth`] is 1). A hint, which another thread may make wrong at once; does not wait itself.
     pub fn is_fsync_soon_begun(&self, inode: InodeNumber) -> bool {
-        let Some(inode) = self.mount.inodes.find(inode) else { return true };
+        self.mount.inodes.find(inode).is_none_or(|inode| self.is_fsync_of_soon_begun(&inode))
+    }
+
+    /// As [`Self::is_fsync_soon_begun`], of an inode that was looked up.
+    pub(crate) fn is_fsync_of_soon_begun(&self, inode: &Inode) -> bool {
         let Some(state) = inode.state_lock().try_read() else { return false };
         let dirty = state.dirty.as_ref().map_or(0, |dirty| dirty.count());
         self.queue_depth() == 1 && dirty << self.mount.geometry.block_log <= LITTLE_BYTES
@@ -130,12 +143,22 @@ impl Volume {
         Ok(is_sync(&*self.mount.inode(inode)?))
     }
 
+    /// As [`Self::fsync`], of an inode that was looked up.
+    pub(super) fn fsync_of(&self, inode: &Arc<Inode>) -> Result<()> {
+        self.await_durable(self.begin_fsync_of(inode, SyncKind::Full)?)
+    }
+
     /// Makes a change of contents durable, of a file whose writes are synchronous, before the call returns.
     pub(super) fn honour_sync(&self, inode: &Arc<Inode>) -> Result<()> {
-        if is_sync(inode) { Ok(self.fsync(inode.number)?) } else { Ok(()) }
+        if is_sync(inode) { self.fsync_of(inode) } else { Ok(()) }
     }
 }
 
 fn is_sync(inode: &Inode) -> bool {
-    inode.state_lock().read().core.flags & flags::SYNC != 0
+    is_state_sync(&inode.state_lock().read())
+}
+
+/// Whether writes to a file are synchronous.
+pub(super) fn is_state_sync(state: &InodeState) -> bool {
+    state.core.flags & flags::SYNC != 0
 }

@@ -1,16 +1,17 @@
 //! Gives an inode one more name.
 
-use super::create::{MAX_LINKS, single, touch, touch_dir};
+use super::create::{Hold, MAX_LINKS, finish, single, touch, touch_dir};
 use super::links::{check_project, count_links};
 use super::protected::{check_lost_entry, check_new_entry, check_unprotected};
-use super::stat::stat_of;
 use super::{Caller, RenameFlags, Stat, Volume, check_new_name};
 use crate::dir;
 use crate::error::{Error, Result};
+use crate::incore::Inode;
 use crate::inode::unlinked;
 use crate::parent;
 use crate::trans::Transaction;
 use crate::trans::reservation_of;
+use std::sync::Arc;
 use xfskit_ondisk::InodeNumber;
 use xfskit_ondisk::dir::FileType;
 
@@ -23,10 +24,16 @@ impl Volume {
     /// `Exists`, `NotPermitted` for a directory and for what is immutable or append-only, `TooManyLinks`, `NoSpace`,
     /// `NotFound` for a file whose last name was removed, `CrossesProjects`.
     pub fn link(&self, dir: InodeNumber, name: &[u8], inode: InodeNumber, _: &Caller) -> Result<Stat> {
+        self.link_inode(dir, name, &self.mount.inode(inode)?, Hold::Nothing)
+    }
+
+    /// As [`Self::link`], of an inode that was looked up.
+    pub(crate) fn link_inode(&self, dir: InodeNumber, name: &[u8], inode: &Arc<Inode>, hold: Hold) -> Result<Stat> {
         check_new_name(name)?;
         self.settle_unnamed(inode)?;
+        let dir = self.mount.inode(dir)?;
         loop {
-            match self.try_link(dir, name, inode) {
+            match self.try_link(&dir, name, inode, hold) {
                 Err(Error::WouldBlock) => crate::sync::yield_now(),
                 other => return other,
             }
@@ -83,29 +90,27 @@ impl Volume {
     }
 
     /// Writes out a file without a name, as a rename does before it replaces a file.
-    fn settle_unnamed(&self, inode: InodeNumber) -> Result<()> {
-        let inode = self.mount.inode(inode)?;
+    fn settle_unnamed(&self, inode: &Arc<Inode>) -> Result<()> {
         let waits = {
             let state = inode.state_lock().read();
             state.core.links == 0 && !state.is_settled()
         };
-        if waits { self.write_out(&inode) } else { Ok(()) }
+        if waits { self.write_out(inode) } else { Ok(()) }
     }
 
     /// The number may turn out to name a directory, even one above `dir`: its lock is tried only, and when it is taken
     /// the transaction, which has changed nothing yet, starts anew.
-    fn try_link(&self, dir: InodeNumber, name: &[u8], inode: InodeNumber) -> Result<Stat> {
+    fn try_link(&self, dir_inode: &Arc<Inode>, name: &[u8], inode: &Arc<Inode>, hold: Hold) -> Result<Stat> {
         let mount = &self.mount;
-        let (dir_inode, child_inode) = (mount.inode(dir)?, mount.inode(inode)?);
         let blocks =
             dir::blocks_to_add(&mount.geometry, &mount.limits) + parent::blocks_to_add(&mount.geometry, &mount.limits);
         let mut tx = self.begin(single(reservation_of(mount.reservations.link)).with_blocks(blocks))?;
         let result = (|| {
-            let dir = self.join_dir(&mut tx, &dir_inode)?;
-            if inode == dir_inode.number {
+            let dir = self.join_dir(&mut tx, dir_inode)?;
+            if inode.number == dir_inode.number {
                 return Err(Error::NotPermitted);
             }
-            let child = self.try_join(&mut tx, &child_inode)?;
+            let child = self.try_join(&mut tx, inode)?;
             let core = &tx.inode(child).core;
             if core.is_dir() {
                 return Err(Error::NotPermitted);
@@ -129,13 +134,13 @@ impl Volume {
                 self.mount.journal.order_in_place();
                 unlinked::remove(&mut tx, child)?;
             }
-            dir::add_at(&mut tx, place, name, inode, file_type)?;
+            dir::add_at(&mut tx, place, name, inode.number, file_type)?;
             touch_dir(&mut tx, dir);
             touch(&mut tx, child);
             count_links(&mut tx, child, 1)?;
             parent::add(&mut tx, dir, name, child)?;
-            Ok(stat_of(&tx, tx.inode(child)))
+            Ok(child)
         })();
-        self.located(dir_inode.number, tx.finish(result))
+        self.located(dir_inode.number, finish(tx, result, hold))
     }
 }

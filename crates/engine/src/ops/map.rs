@@ -30,14 +30,13 @@ impl Volume {
     /// blocks from `pool`.
     pub(super) fn change_map<T>(
         &self,
-        inode: InodeNumber,
+        inode: &Arc<Inode>,
         pool: BlockPool,
         work: impl Fn(&mut Transaction, InoId) -> Result<Option<T>>,
     ) -> Result<T> {
-        let inode = self.mount.inode(inode)?;
         loop {
-            self.write_out(&inode)?;
-            if let Some(done) = self.with_settled(&inode, pool, &work)? {
+            self.write_out(inode)?;
+            if let Some(done) = self.with_settled(inode, pool, &work)? {
                 return Ok(done);
             }
         }
@@ -233,15 +232,6 @@ fn tell_settled(tx: &Transaction, ino: InoId, zeroed: Result<()>) -> Result<bool
         tx.mount().dirty_inodes.add(tx.inode_handle(ino));
     }
     zeroed.map(|()| settled)
-}
-
-/// What becomes of the times of a file whose contents change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Times {
-    /// They are those of now.
-    Change,
-    /// The caller keeps them.
-    Keep,
 }
 
 /// The contents changed.

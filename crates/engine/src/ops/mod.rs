@@ -44,6 +44,7 @@ mod unlink;
 mod write_out;
 mod xattr;
 
+pub(crate) use create::Hold;
 pub use grow::Growth;
 pub use identity::NewUuid;
 pub use info::Usage;

@@ -137,6 +137,14 @@ impl Volume {
         Ok(())
     }
 
+    /// The attributes of an inode, and a reference to it: it is counted while the inode is locked, so it is of the file
+    /// that has these attributes.
+    pub(crate) fn grab(&self, inode: &Arc<Inode>) -> Result<Stat> {
+        self.look_at(inode, |inode| {
+            inode.opens.fetch_add(1, Ordering::AcqRel);
+        })
+    }
+
     /// Counts `count` fewer references to an inode. The last one frees an inode without a name. A caller that drops
     /// more than there are has lost count; the inode has no references then.
     ///

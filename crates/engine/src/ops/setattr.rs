@@ -100,18 +100,22 @@ impl Volume {
     /// # Errors
     /// `NotPermitted` for what is immutable; `Stale`, `NoSpace`, `Io`.
     pub fn drop_privileges(&self, inode: InodeNumber, writer: Option<&Caller>) -> Result<bool> {
+        self.drop_privileges_of(&self.mount.inode(inode)?, writer)
+    }
+
+    /// As [`Self::drop_privileges`], of an inode that was looked up.
+    pub(crate) fn drop_privileges_of(&self, inode: &Arc<Inode>, writer: Option<&Caller>) -> Result<bool> {
         let left = |mode: u16, gid: u32| {
             let is_member = writer.is_none_or(|writer| writer.in_group(gid));
             if is_member { without_privileges(mode) } else { mode & !0o6000 }
         };
-        let stat = self.stat(inode)?;
+        let stat = self.stat_of(inode)?;
         if !stat.file_type.is_file() || left(stat.mode(), stat.gid) == stat.mode() {
             return Ok(false);
         }
-        let inode = self.mount.inode(inode)?;
         let mut tx = self.begin(single(reservation_of(self.mount.reservations.ichange)))?;
         let result = (|| {
-            let id = self.join(&mut tx, &inode)?;
+            let id = self.join(&mut tx, inode)?;
             check_not_immutable(&tx.inode(id).core)?;
             let core = &mut tx.inode_mut(id, InodeFields::CORE).core;
             core.mode = left(core.mode, core.gid);

@@ -3,10 +3,11 @@
 use super::file_type::type_of_inode;
 use super::{FsStat, Permissions, Stat, Volume};
 use crate::error::Result;
-use crate::incore::{DataFork, InodeState};
+use crate::incore::{DataFork, Inode, InodeState};
 use crate::trans::Transaction;
+use std::sync::Arc;
 use xfskit_ondisk::inode::flags2;
-use xfskit_ondisk::{InodeNumber, decode_device};
+use xfskit_ondisk::{Geometry, InodeNumber, decode_device};
 
 /// Flags that say how an inode is stored, not how it is to be used.
 const OF_THE_FORMAT: u64 = flags2::REFLINK | flags2::BIGTIME | flags2::NREXT64;
@@ -14,8 +15,6 @@ const OF_THE_FORMAT: u64 = flags2::REFLINK | flags2::BIGTIME | flags2::NREXT64;
 /// What a state says.
 pub(super) fn stat_of(tx: &Transaction, state: &InodeState) -> Stat {
     let core = &state.core;
-    // Blocks that contents in memory will take count as taken.
-    let waiting = state.dirty.as_ref().map_or(0, |dirty| dirty.paid());
     let device = if let DataFork::Dev(device) = state.data { decode_device(device).to_linux() } else { 0 };
     Stat {
         inode: core.inode,
@@ -26,7 +25,7 @@ pub(super) fn stat_of(tx: &Transaction, state: &InodeState) -> Stat {
         gid: core.gid,
         links: core.links,
         size: state.size_bytes(),
-        blocks: (core.blocks + waiting) << (tx.geometry().block_log - 9),
+        blocks: blocks_of(tx.geometry(), state),
         device,
         atime: core.atime,
         mtime: core.mtime,
@@ -37,21 +36,42 @@ pub(super) fn stat_of(tx: &Transaction, state: &InodeState) -> Stat {
     }
 }
 
+/// The space that an inode takes, in 512-byte blocks. What contents in memory will take counts as taken.
+fn blocks_of(geometry: &Geometry, state: &InodeState) -> u64 {
+    let waiting = state.dirty.as_ref().map_or(0, |dirty| dirty.paid());
+    (state.core.blocks + waiting) << (geometry.block_log - 9)
+}
+
 impl Volume {
     /// The attributes of an inode.
     ///
     /// # Errors
     /// `Stale`, `Corrupt`, `Io`.
     pub fn stat(&self, inode: InodeNumber) -> Result<Stat> {
-        let inode = self.mount.inode(inode)?;
+        self.stat_of(&self.mount.inode(inode)?)
+    }
+
+    /// As [`Self::stat`], of an inode that was looked up.
+    pub(crate) fn stat_of(&self, inode: &Arc<Inode>) -> Result<Stat> {
+        self.look_at(inode, |_| ())
+    }
+
+    /// The attributes of an inode; `meanwhile` runs while it is locked.
+    pub(super) fn look_at(&self, inode: &Arc<Inode>, meanwhile: impl FnOnce(&Inode)) -> Result<Stat> {
         let mut tx = Transaction::read_only(&self.mount);
-        let id = self.join(&mut tx, &inode)?;
+        let id = self.join(&mut tx, inode)?;
+        meanwhile(inode);
         let mut stat = stat_of(&tx, tx.inode(id));
         if let Some(written) = inode.noted_write() {
             // Later than what the core knows: each change takes the note along.
             (stat.mtime, stat.ctime) = (written, written);
         }
         Ok(stat)
+    }
+
+    /// The space that an inode takes, as its [`Stat`] says it.
+    pub(crate) fn blocks_of(&self, inode: &Inode) -> u64 {
+        blocks_of(&self.mount.geometry, &inode.state_lock().read())
     }
 
     /// The filesystem in figures, as the kernel's `xfs_fs_statfs` gives them: a mount that writes keeps blocks back for

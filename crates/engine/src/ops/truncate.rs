@@ -76,20 +76,20 @@ impl Volume {
             }
             Ok(Some(stat_of(tx, tx.inode(ino))))
         };
-        if let Some(stat) = self.drop_behind_end(inode, size, work)? {
+        let inode = self.mount.inode(inode)?;
+        if let Some(stat) = self.drop_behind_end(&inode, size, work)? {
             return Ok(stat);
         }
-        self.change_map(inode, BlockPool::Removal, work)
+        self.change_map(&inode, BlockPool::Removal, work)
     }
 
     /// Does the work of a truncation that need not write out anything first; `None` if it is another one.
     fn drop_behind_end(
         &self,
-        inode: InodeNumber,
+        inode: &Arc<Inode>,
         size: u64,
         work: impl Fn(&mut Transaction, InoId) -> Result<Option<Stat>>,
     ) -> Result<Option<Stat>> {
-        let inode = self.mount.inode(inode)?;
         let block_log = self.mount.geometry.block_log;
         // The bytes of a last block behind the end must become zeros, and so it counts as one in front of it.
         let end = FileBlock(size.next_multiple_of(1 << block_log) >> block_log);
@@ -101,7 +101,7 @@ impl Volume {
             return Ok(None);
         }
         let mut tx = self.begin_map(BlockPool::Removal)?;
-        let result = self.join_file(&mut tx, &inode).and_then(|id| match is_such(tx.inode(id)) {
+        let result = self.join_file(&mut tx, inode).and_then(|id| match is_such(tx.inode(id)) {
             true => work(&mut tx, id),
             false => Ok(None),
         });
@@ -119,7 +119,7 @@ impl Volume {
         if found.is_none() {
             return Ok(());
         }
-        self.change_map(inode.number, BlockPool::Removal, |tx, ino| {
+        self.change_map(inode, BlockPool::Removal, |tx, ino| {
             let size = tx.inode(ino).core.size;
             while let Some(written) = written_behind_end(tx, ino, size)? {
                 remove_range(tx, ino, written)?;

@@ -54,7 +54,7 @@ impl Volume {
     /// write it anew: the loss of the old contents becomes durable with whatever another program syncs, and the new
     /// ones must not wait longer than that. The kernel begins to write such a file when it is closed
     /// (`XFS_ITRUNCATED`).
-    pub(super) fn bring_out_cut(&self, inode: &Arc<Inode>) {
+    pub(crate) fn bring_out_cut(&self, inode: &Arc<Inode>) {
         let was_cut = inode.state_lock().read().was_cut;
         if was_cut && let Err(error) = self.write_out(inode) {
             tracing::debug!(inode = inode.number.0, %error, "contents go on waiting, for an fsync that reports this");

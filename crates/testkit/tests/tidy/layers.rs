@@ -86,6 +86,19 @@ fn no_crate_is_built_on_one_beside_or_above_it() {
     assert!(wrong.is_empty() && edges > 20, "{wrong:#?}");
 }
 
+/// The crates that know no filesystem: they are built on these alone.
+const KNOW_NO_FILESYSTEM: &[&str] =
+    &["model-sync", "vfs", "device", "sandbox", "fuse-session", "nbd", "disk", "fuse", "transfer"];
+
+#[test]
+fn crates_that_know_no_filesystem_are_built_on_none() {
+    for name in KNOW_NO_FILESYSTEM {
+        let below = built_on(&root().join("crates").join(name));
+        let wrong: Vec<_> = below.iter().filter(|below| !KNOW_NO_FILESYSTEM.contains(&below.as_str())).collect();
+        assert!(wrong.is_empty(), "{name} on {wrong:?}");
+    }
+}
+
 /// The folders of the engine's modules.
 fn engine() -> Vec<PathBuf> {
     let found: Vec<_> = ["engine", "xfskit"].map(|name| root().join("crates").join(name)).into();

@@ -11,7 +11,8 @@ use rustix::fs::{Mode, OFlags, StatVfsMountFlags, XattrFlags};
 use rustix::mount::MountFlags;
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use xfskit_fuse::{KernelOption, LARP_XATTR, mount_around};
+use xfskit_engine::LARP_PROPERTY;
+use xfskit_fuse::{KernelOption, mount_around, property_xattr};
 
 const LARP: &str = "larp=";
 
@@ -132,7 +133,7 @@ impl<'a> Logging<'a> {
             return Ok(None);
         };
         let mut now = [0; 64];
-        let length = rustix::fs::getxattr(root, LARP_XATTR, &mut now).map_err(std::io::Error::from);
+        let length = rustix::fs::getxattr(root, property_xattr(LARP_PROPERTY), &mut now).map_err(std::io::Error::from);
         let length = length.with_context(|| format!("{}: -o larp={wanted}", mount_point.display()))?;
         if &now[..length] == wanted.as_bytes() {
             return Ok(None);
@@ -146,6 +147,7 @@ impl<'a> Logging<'a> {
     }
 
     fn set(&self, mount_point: &Path) -> std::io::Result<()> {
-        Ok(rustix::fs::setxattr(mount_point, LARP_XATTR, self.wanted.as_bytes(), XattrFlags::empty())?)
+        let name = property_xattr(LARP_PROPERTY);
+        Ok(rustix::fs::setxattr(mount_point, name, self.wanted.as_bytes(), XattrFlags::empty())?)
     }
 }

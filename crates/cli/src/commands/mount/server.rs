@@ -14,6 +14,7 @@ use crate::output::screen::ServerLog;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::sync::Arc;
+use xfskit_engine::Volume;
 use xfskit_fuse::{MountError, Serving};
 
 /// Runs the server.
@@ -60,7 +61,7 @@ pub(super) fn run(session: &Session, args: &MountArgs, settings: MountSettings) 
 }
 
 /// Closes the image when the parent says so, or is gone: no process could unmount then.
-fn attend(session: &Session, connection: &Connection, serving: &Serving) {
+fn attend(session: &Session, connection: &Connection, serving: &Serving<Volume>) {
     let (connection, end) = (connection.clone(), serving.end());
     let (helpers, messages) = (Arc::clone(&session.helpers), session.messages());
     std::thread::spawn(move || {

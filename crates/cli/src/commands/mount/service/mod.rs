@@ -76,7 +76,7 @@ fn close_on_signal(messages: Messages, mut signals: Signals, close: impl FnOnce(
 }
 
 /// Opens the image and has it mounted. The disks have the locks of the image.
-fn mount(session: &Session, helper: &Helper, request: Request) -> Result<(Serving, Vec<Disks>)> {
+fn mount(session: &Session, helper: &Helper, request: Request) -> Result<(Serving<Volume>, Vec<Disks>)> {
     let args = parse(request.arguments.into_iter().skip(1))?;
     let [image, mount_point] = args.paths.as_slice() else {
         return Err(Usage("expected an image and a folder".into()).into());
@@ -170,7 +170,7 @@ fn attach(
     filesystem: Volume,
     (source, mount_point): (&Path, &Path),
     options: &Options,
-) -> Result<Serving> {
+) -> Result<Serving<Volume>> {
     let mut names = vec!["default_permissions"];
     names.extend(options.allow_other.then_some("allow_other"));
     let flags = flags(options, filesystem.options().read_only);

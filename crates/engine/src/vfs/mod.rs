@@ -1,7 +1,13 @@
 //! An XFS filesystem as a [`Volume`](xfskit_vfs::Volume): forwards alone.
 
-use crate::ops::Volume;
-use std::ops::ControlFlow;
+mod extras;
+mod geometry;
+mod handles;
+
+pub use extras::{LARP_PROPERTY, SUPERBLOCK_PROPERTY};
+
+use crate::ops::{TrimBy, Volume};
+use std::ops::{ControlFlow, Range};
 use xfskit_ondisk::attr::MAX_VALUE_BYTES;
 use xfskit_ondisk::symlink::SYMLINK_LENGTH_LIMIT;
 use xfskit_vfs::{
@@ -43,6 +49,14 @@ impl xfskit_vfs::Volume for Volume {
 
     fn sync(&self) -> Result<()> {
         self.sync()
+    }
+
+    fn quiesce(&mut self) -> Result<()> {
+        self.end_log()
+    }
+
+    fn trim_within(&self, bytes: Range<u64>, min_bytes: u64) -> Result<u64> {
+        Ok(self.trim_within(bytes, min_bytes, TrimBy::Discard)?.bytes)
     }
 
     fn shutdown_reason(&self) -> Option<String> {
@@ -124,6 +138,10 @@ impl xfskit_vfs::Volume for Volume {
         self.free_waiting()
     }
 
+    fn reclaim(&self) -> Result<()> {
+        self.free_nameless()
+    }
+
     fn create(&self, dir: InodeNumber, name: &[u8], new: &NewFile<'_>, caller: &Caller) -> Result<Stat> {
         self.create(dir, name, new, caller)
     }
@@ -185,6 +203,10 @@ impl xfskit_vfs::Volume for Volume {
 
     fn list_xattrs_into(&self, inode: InodeNumber, names: &mut Vec<u8>) -> Result<()> {
         self.list_xattrs_into(inode, names)
+    }
+
+    fn list_xattrs_within(&self, inode: InodeNumber, most_bytes: usize) -> Result<Vec<u8>> {
+        self.list_xattrs_within(inode, most_bytes)
     }
 
     fn change_xattrs(&self, inode: InodeNumber, changes: &[XattrChange], mode: SetMode, caller: &Caller) -> Result<()> {
