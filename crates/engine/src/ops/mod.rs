@@ -45,6 +45,7 @@ mod write_out;
 mod xattr;
 
 pub use grow::Growth;
+pub(crate) use identity::LABEL_BYTES;
 pub use identity::NewUuid;
 pub use info::Usage;
 pub use open::RecoveredDevices;
