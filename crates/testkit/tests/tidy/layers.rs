@@ -12,7 +12,7 @@ const CRATES: &[&[&str]] = &[
     &["model-sync"],
     &["ondisk", "device", "sandbox", "fuse-session"],
     &["nbd", "disk", "mkfs", "check", "testkit", "vfs"],
-    &["engine"],
+    &["engine", "conformance"],
     &["xfskit"],
     &["fuse", "transfer", "sim"],
     &["bench", "fuzz-harness"],
