@@ -87,8 +87,8 @@ fn a_file_is_as_large_as_the_limit(v: &dyn Volume) {
     assert_eq!((stat(v, made).size, stat(v, made).blocks), (most, 0));
     v.truncate(made, 0).unwrap();
     v.write_at(made, most - 1, b"x").unwrap();
-    let mut last = [0; 3];
-    assert_eq!((v.read_at(made, most - 2, &mut last).unwrap(), last), (2, [0, b'x', 0]));
+    let mut last = [0; 2];
+    assert_eq!((v.read_at(made, most - 2, &mut last).unwrap(), last), (2, [0, b'x']));
 }
 
 fn a_file_is_no_larger_than_the_limit(v: &dyn Volume) {
@@ -104,6 +104,10 @@ fn nothing_is_written_behind_the_largest_offset(v: &dyn Volume) {
     refused(v.write_at(made, most, b"x"), EFBIG);
     refused(v.write_some_at(made, u64::MAX, b"x"), EFBIG);
     assert_eq!(stat(v, made).size, 0);
+    v.truncate(made, most).unwrap();
+    refused(v.append(made, b"x"), EFBIG);
+    assert_eq!(v.read_at(made, most - 2, &mut [0; 5]).unwrap(), 2);
+    assert_eq!(v.read_at(made, u64::MAX, &mut [0; 5]).unwrap(), 0);
 }
 
 fn contents_are_refused(v: &dyn Volume, inode: InodeNumber, errno: i32) {

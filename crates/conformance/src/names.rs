@@ -185,7 +185,6 @@ fn nothing_is_made_in_a_removed_directory(v: &dyn Volume) {
     refused(v.create(made, b"name", &NewFile::dir(0o755), &Caller::root()), ENOENT);
     refused(v.link(made, b"name", other, &Caller::root()), ENOENT);
     refused(rename(v, (v.root(), b"file"), (made, b"name"), PLAIN), ENOENT);
-    assert!(list(v, made).is_empty());
     v.drop_references(made, 1).unwrap();
 }
 

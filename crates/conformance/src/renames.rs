@@ -58,7 +58,9 @@ fn a_rename_replaces_a_file(v: &dyn Volume) {
 fn a_rename_replaces_an_empty_directory(v: &dyn Volume) {
     let (one, two) = (dir(v, v.root(), b"one"), dir(v, v.root(), b"two"));
     file(v, one, b"file");
-    refused(rename(v, (v.root(), b"two"), (v.root(), b"one"), PLAIN), ENOTEMPTY);
+    // POSIX has both numbers; of Linux's filesystems, XFS has this and the others that.
+    let full = rename(v, (v.root(), b"two"), (v.root(), b"one"), PLAIN).unwrap_err().errno();
+    assert!([EEXIST, ENOTEMPTY].contains(&full), "refused by {full}");
     let links = stat(v, v.root()).links;
     rename(v, (v.root(), b"one"), (v.root(), b"two"), PLAIN).unwrap();
     assert_eq!(v.lookup(v.root(), b"two").unwrap().inode, one);

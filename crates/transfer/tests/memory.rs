@@ -50,6 +50,8 @@ fn tree(volume: &dyn Volume) -> Vec<String> {
             _ => {}
         }
         let mut xattrs = volume.list_xattrs(inode).unwrap();
+        // What XFS notes of itself.
+        xattrs.retain(|name| !name.starts_with(b"trusted.xfs:"));
         xattrs.sort();
         let xattrs: Vec<_> = xattrs.iter().map(|name| (name, volume.get_xattr(inode, name).unwrap())).collect();
         let sum = contents.iter().fold(contents.len() as u64, |sum, byte| sum.wrapping_mul(31) + u64::from(*byte));
