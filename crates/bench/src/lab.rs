@@ -6,7 +6,7 @@ use crate::machine::memory_bytes;
 use crate::measure::{Bench, Phase, Watch};
 use crate::scratch::Scratch;
 use crate::side::{Opened, Side};
-use crate::target::{About, Target};
+use crate::subject::{About, Target};
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use std::cell::RefCell;

@@ -32,7 +32,7 @@ mod report;
 mod scratch;
 mod served_mount;
 mod side;
-mod target;
+mod subject;
 mod workload;
 
 pub use error::BenchError;

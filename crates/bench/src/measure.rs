@@ -9,7 +9,7 @@
 //! process and what the kernel does in system calls, but not the kernel's own threads or another server.
 
 use crate::error::BenchError;
-use crate::target::{Counts, Target};
+use crate::subject::{Counts, Target};
 use anyhow::Result;
 use nix::sys::resource::{UsageWho, getrusage};
 use serde::Serialize;

@@ -7,7 +7,7 @@ use crate::loop_mount::{LoopMount, obstacle};
 use crate::machine::{has_parent, kernel_release, mount_point, superblock_of};
 use crate::null::NullMount;
 use crate::scratch::{ImageFiles, Scratch};
-use crate::target::{Engine, PathTarget};
+use crate::subject::{Engine, PathTarget};
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

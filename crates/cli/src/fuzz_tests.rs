@@ -1,7 +1,6 @@
 //! The fuzz targets of the command's own parsers: dumps of attributes, and options.
 
-use crate::args::MountSettings;
-use crate::args::{Cli, Command, mount_helper, with_expression};
+use crate::args::{Cli, Command, MountSettings, is_ignored, mount_helper, with_expression};
 use crate::commands::find::Expression;
 use crate::commands::xattr::restore;
 use crate::output::dump::{Encoding, read_blocks, write_block};
@@ -21,7 +20,7 @@ const OPTIONS: &str = "ro rw norecovery wsync writeback nowriteback nofastpath n
     allow_root auto_unmount logdev cache commit threads placement larp errortag comment user subtype fsname defaults \
     auto noauto nouser users owner group nofail _netdev relatime norelatime strictatime nostrictatime lazytime \
     nolazytime diratime nodiratime iversion noiversion silent loud mand nomand default_permissions dev nodev suid \
-    nosuid exec noexec atime noatime dirsync sync async";
+    nosuid exec noexec atime noatime dirsync sync async inode32 checkopen discard nodiscard attrpath nosymfollow";
 
 /// An image with files that a dump may name.
 static BASE: LazyLock<Arc<Vec<u8>>> = LazyLock::new(|| {
@@ -145,7 +144,7 @@ fn command_line(input: &[u8]) -> Behaviour {
 fn options(list: &str) -> Result<MountSettings, crate::output::causes::Usage> {
     let is_known = |option: &str| {
         let name = option.split_once('=').map_or(option, |(name, _)| name);
-        name.starts_with("x-") || OPTIONS.split(' ').any(|known| known == name)
+        is_ignored(option) || OPTIONS.split(' ').any(|known| known == name)
     };
     for option in list.split(',').filter(|option| !option.is_empty()) {
         let parsed = MountSettings::parse(&[option.to_owned()]);

@@ -3,6 +3,17 @@
 //! Each command translates its arguments into calls of the library, and the results into text or JSON. Called by the
 //! name `mount.fuse.xfskit` or `umount.fuse.xfskit`, the program is the helper of `mount` or `umount`; called
 //! `mkfs.xfs`, `fsck.xfs` or `xfs_info`, it does what these do.
+//!
+//! A room uses those below it, and no two files use each other:
+//!
+//! | room | contains |
+//! |---|---|
+//! | `main`, `called_as` | which command runs, and how the program ends |
+//! | `commands` | a file for each group of commands |
+//! | `open` | the session: images, disks and files that are opened, and the rights that are given up before |
+//! | `args` | what the command line says |
+//! | `operand` | the names of images |
+//! | `output` | text, messages, errors and exit codes |
 #![forbid(unsafe_code)]
 
 mod args;
@@ -128,9 +139,18 @@ fn options(cli: &Cli) -> Options {
 }
 
 fn run(session: &Session, command: Command, json: bool) -> Result<()> {
-    if let Some(plan) = policy::of(&command) {
-        session.sandbox.plan(plan);
-    }
+    // Of a command that has several images, each message says which one is meant.
+    let has_one = !matches!(command, Command::Cp(_));
+    let plan = policy::of(&command);
+    let image = plan.as_ref().filter(|_| has_one).and_then(|plan| Some(plan.images.first()?.0.clone()));
+    plan.into_iter().for_each(|plan| session.sandbox.plan(plan));
+    run_command(session, command, json).map_err(|error| match image {
+        Some(image) => error.in_image(&image),
+        None => error,
+    })
+}
+
+fn run_command(session: &Session, command: Command, json: bool) -> Result<()> {
     match command {
         Command::Mkfs(args) => commands::mkfs::run(session, &args, json),
         Command::Mount(args) => commands::mount::run(session, &args),

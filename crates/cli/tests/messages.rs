@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use xfskit_testkit::skip;
+use xfskit_testkit::{scratch, skip};
 
 const READERS: [&str; 12] = [
     "info IMAGE",
@@ -495,4 +495,43 @@ fn hints_lead_where_they_should() {
     assert!(table.wait().unwrap().success());
     let (code, message) = fails("mkfs IMAGE", &disk);
     assert!(code == 2 && message.contains("disk.img#2"), "{code} {message}");
+}
+
+/// A command takes paths of the host and of the image: a path within an image is named with it.
+#[test]
+fn a_path_within_an_image_is_named_with_its_image() {
+    let scratch = scratch();
+    let image = common::image(&scratch);
+    let (name, host) = (image.display(), scratch.file("host"));
+    ok("mkdir IMAGE /dir", &image);
+    fs::write(&host, "contents").unwrap();
+    for line in [
+        "ls IMAGE /none",
+        "tree IMAGE /none",
+        "find IMAGE /none",
+        "stat IMAGE /none",
+        "cat IMAGE /none",
+        "du IMAGE /none",
+        "parents IMAGE /none",
+        "rm IMAGE /none",
+        "chmod IMAGE 600 /none",
+        "xattr list IMAGE /none",
+        "export IMAGE /none",
+        "cp IMAGE:/none .",
+        "mv IMAGE /dir /none/dir",
+        "ln IMAGE /none /name",
+    ] {
+        let line = line.replace("IMAGE:", &format!("{name}:"));
+        let (_, message) = fails(&line, &image);
+        let of = if line.starts_with("mv") { "/none/dir" } else { "/none" };
+        assert!(message.starts_with(&format!("xfskit: {name}:{of}: ")), "{line}: {message}");
+        assert_eq!(message.matches(&name.to_string()).count(), 1, "{line}: {message}");
+    }
+    let into = format!("cp {} {name}:/none/file", host.display());
+    assert!(fails(&into, &image).1.starts_with(&format!("xfskit: {name}:/none/file: ")));
+    // Each of several is named.
+    let (_, message) = fails("ls IMAGE /none /neither", &image);
+    assert!(message.lines().all(|line| line.starts_with(&format!("xfskit: {name}:/n"))), "{message}");
+    let (_, message) = fails("stat IMAGE inode:5", &image);
+    assert!(message.starts_with(&format!("xfskit: {name}: inode:5: ")), "{message}");
 }

@@ -13,16 +13,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use xfskit_testkit::{Scratch, scratch, skip};
 
-/// A disk: its operand, its files, and the processes that read a header of it.
+/// A disk: its operand, its files, the processes that read a header of it, and those that serve it.
 struct Disk {
     operand: String,
     files: Vec<PathBuf>,
     headers: usize,
+    served: usize,
 }
 
 fn gpt(scratch: &Scratch) -> Disk {
     let disk = table(scratch, "gpt.img", GPT, MIB);
-    Disk { operand: format!("{}#2", disk.display()), files: vec![disk], headers: 0 }
+    Disk { operand: format!("{}#2", disk.display()), files: vec![disk], headers: 0, served: 0 }
 }
 
 /// Two layers of qcow2 on a raw disk with a table.
@@ -32,7 +33,7 @@ fn qcow2(scratch: &Scratch) -> Disk {
     for (image, below, format) in [(&middle, "base.img", "raw"), (&top, "middle.qcow2", "qcow2")] {
         run("qemu-img", &["create", "-q", "-f", "qcow2", "-F", format, "-b", below, image.to_str().unwrap()]);
     }
-    Disk { operand: format!("{}#2", top.display()), files: vec![top, middle, base], headers: 2 }
+    Disk { operand: format!("{}#2", top.display()), files: vec![top, middle, base], headers: 2, served: 0 }
 }
 
 /// A raw image as a vmdk with flat extents.
@@ -40,14 +41,33 @@ fn vmdk(scratch: &Scratch, image: &Path) -> Disk {
     let (disk, extent) = (scratch.file("flat.vmdk"), scratch.file("flat-flat.vmdk"));
     let options = ["convert", "-O", "vmdk", "-o", "subformat=monolithicFlat"];
     run("qemu-img", &[&options[..], &[image.to_str().unwrap(), disk.to_str().unwrap()]].concat());
-    Disk { operand: disk.display().to_string(), files: vec![disk, extent], headers: 1 }
+    Disk { operand: disk.display().to_string(), files: vec![disk, extent], headers: 1, served: 0 }
+}
+
+/// Disks that qemu-nbd reads: by its descriptor, a header of qcow2 below another one, and a signature.
+fn served(scratch: &Scratch) -> [Disk; 3] {
+    let raw = table(scratch, "raw.img", GPT, MIB);
+    let [sparse, base, top, vdi] = ["sparse.vmdk", "zstd.qcow2", "above.qcow2", "a.vdi"].map(|name| scratch.file(name));
+    let options = ["-c", "-O", "qcow2", "-o", "compression_type=zstd"];
+    for (to, options) in [(&sparse, &["-O", "vmdk"][..]), (&base, &options[..]), (&vdi, &["-O", "vdi"])] {
+        let files = [raw.to_str().unwrap(), to.to_str().unwrap()];
+        run("qemu-img", &[&["convert"], options, &files].concat());
+    }
+    run("qemu-img", &["create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", "zstd.qcow2", top.to_str().unwrap()]);
+    [(vec![sparse], 1), (vec![top, base], 2), (vec![vdi], 0)].map(|(files, headers)| Disk {
+        operand: format!("{}#2", files[0].display()),
+        files,
+        headers,
+        served: 1,
+    })
 }
 
 fn verify(traced: &Traced, disk: &Disk, what: &str) {
-    assert_eq!(traced.entered, 1 + disk.headers, "{what}");
+    assert_eq!((traced.entered, traced.served), (1 + disk.headers, disk.served), "{what}");
     assert!(traced.before.is_empty(), "{what}: {:#?}", traced.before);
     assert!(traced.refused.is_empty(), "{what}: {:#?}", traced.refused);
-    assert!(traced.read_after > SIGNATURE_BYTES, "{what}");
+    // The contents of a disk that is served are only read by qemu-nbd.
+    assert!(traced.read_after > SIGNATURE_BYTES || disk.served > 0, "{what}");
 }
 
 /// Traces lines, in which `DISK` is the operand.
@@ -82,13 +102,30 @@ fn commands_read_no_table_and_no_header_before_they_give_up_their_rights() {
 }
 
 #[test]
+fn commands_read_nothing_of_disks_that_qemu_reads() {
+    if !have(&["qemu-img", "qemu-nbd", "sfdisk", "mkfs.ext4"]) {
+        return;
+    }
+    let scratch = scratch();
+    let source = scratch.file("source");
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("file"), "contents").unwrap();
+    let fill = format!("mkfs -q --small -f DISK --from {}", source.display());
+    let lines = ["mkfs -q --small DISK", "touch DISK /new", "ls DISK /", "info DISK", "check DISK", &fill];
+    for disk in served(&scratch) {
+        run_lines(&disk, &lines, &scratch);
+    }
+}
+
+#[test]
 fn commands_read_no_metadata_of_lvm_before_they_give_up_their_rights() {
     if !have(&["lvm", "losetup"]) || !rustix::process::geteuid().is_root() {
         return;
     }
     let scratch = scratch();
     let group = Group::new(&scratch, &[]);
-    let disk = Disk { operand: format!("{}#lv=vg/data", group.operand()), files: group.disks.clone(), headers: 0 };
+    let disk =
+        Disk { operand: format!("{}#lv=vg/data", group.operand()), files: group.disks.clone(), headers: 0, served: 0 };
     run_lines(&disk, &["mkfs -q --small DISK", "touch DISK /new", "ls DISK /"], &scratch);
 }
 
@@ -108,6 +145,16 @@ fn an_external_journal_is_not_read_before_either() {
     let make = format!("mkfs -q --small -l logdev={log},size=16m DISK");
     let lines = [make.clone(), format!("{make} -f --from {}", source.display()), format!("ls --logdev {log} DISK /")];
     run_lines(&disk, &lines.each_ref().map(String::as_str), &scratch);
+    if !have(&["qemu-nbd"]) {
+        return;
+    }
+    let log = scratch.file("log.vmdk");
+    run("qemu-img", &["create", "-q", "-f", "vmdk", log.to_str().unwrap(), "64M"]);
+    let data = gpt(&scratch);
+    let disk = Disk { files: [data.files, vec![log.clone()]].concat(), headers: 1, served: 1, ..data };
+    let log = format!("{}#whole", log.display());
+    let make = format!("mkfs -q --small -f -l logdev={log},size=16m DISK");
+    run_lines(&disk, &[make.as_str(), &format!("ls --logdev {log} DISK /")], &scratch);
 }
 
 fn mounted(disk: &Disk, options: &str) {
@@ -126,9 +173,9 @@ fn mounted(disk: &Disk, options: &str) {
     assert!(child.wait().unwrap().success());
     let what = format!("mount -o {options} {}", disk.operand);
     let traced = Traced::of(&calls, &disk.files);
-    assert_eq!(traced.entered, 1 + disk.headers, "{what}");
+    assert_eq!((traced.entered, traced.served), (1 + disk.headers, disk.served), "{what}");
     assert!(traced.before.is_empty(), "{what}: {:#?}", traced.before);
-    assert!(traced.read_after > SIGNATURE_BYTES, "{what}");
+    assert!(traced.read_after > SIGNATURE_BYTES || disk.served > 0, "{what}");
 }
 
 #[test]
@@ -142,6 +189,12 @@ fn a_mount_reads_no_table_and_no_header_before_it_gives_up_its_rights() {
         ok("mkdir IMAGE /dir", Path::new(&disk.operand));
         mounted(&disk, "rw");
         mounted(&disk, "ro");
+    }
+    for disk in served(&scratch).iter().filter(|_| have(&["qemu-nbd"])) {
+        ok("mkfs -q --small IMAGE", Path::new(&disk.operand));
+        ok("mkdir IMAGE /dir", Path::new(&disk.operand));
+        mounted(disk, "rw");
+        mounted(disk, "ro");
     }
     let image = scratch.file("image.img");
     ok("mkfs -q --size 300M IMAGE", &image);

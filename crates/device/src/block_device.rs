@@ -4,7 +4,7 @@ use std::io;
 
 /// Storage of fixed size, shared between threads. Ranges need not be whole sectors.
 ///
-/// A device that stands for another one implements [`WrapsDevice`] instead, which passes on everything that it does
+/// A device that stands for another one implements [`WrapsDevice`](crate::WrapsDevice) instead, which passes on everything that it does
 /// not change. A device of its own has five methods:
 ///
 /// ```

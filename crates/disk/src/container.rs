@@ -8,17 +8,16 @@
 //! vdi, vhdx, vhd, qed, parallels, qcow (1), sparse vmdk   refused, with the command that makes a block device of it
 //! ```
 
-use crate::bytes::head;
 use crate::error::{DiskError, attach};
-use crate::metadump::{self, MetadumpDevice};
-use crate::qcow2::{MAGIC, Qcow2Device};
-use crate::unread::Unread;
+use crate::metadump::MetadumpDevice;
+use crate::qcow2::Qcow2Device;
+use crate::signature::{Opener, Signature, ends, refused_format};
 use crate::vmdk::{self, VmdkDevice};
 use imago::file::File as ImagoFile;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use xfskit_device::{Access, BlockDevice, FileDevice, Holder, OpenError};
+use xfskit_device::{Access, BlockDevice, FileDevice, Holder};
 
 /// The format of a file that contains a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,70 +60,6 @@ pub struct Container {
     pub holders: Vec<Holder>,
 }
 
-/// Formats that are refused: their signature's offset (from the end, where it is negative) and bytes, their name, and
-/// QEMU's name for them.
-const REFUSED: [(i64, &[u8], &str, &str); 10] = [
-    (0, b"KDMV", "a sparse or stream-optimised VMDK image", "vmdk"),
-    (0, b"COWD", "a VMDK image of version 3", "vmdk"),
-    (0x40, &[0x7f, 0x10, 0xda, 0xbe], "a VDI image", "vdi"),
-    (0, b"vhdxfile", "a VHDX image", "vhdx"),
-    (0, b"conectix", "a VHD image", "vpc"),
-    (-512, b"conectix", "a VHD image", "vpc"),
-    (0, b"QED\0", "a QED image", "qed"),
-    (0, b"WithoutFreeSpace", "a Parallels image", "parallels"),
-    (0, b"WithouFreSpacExt", "a Parallels image", "parallels"),
-    (-512, b"koly", "an Apple disk image", "dmg"),
-];
-
-/// A format of [`REFUSED`] whose signature is there: its name, and QEMU's.
-pub(crate) fn refused_format(first: &[u8], last: &[u8]) -> Option<(&'static str, &'static str)> {
-    let found = |(at, magic, _, _): &&(i64, &[u8], &'static str, &'static str)| match usize::try_from(*at) {
-        Ok(at) => first.get(at..at + magic.len()) == Some(*magic),
-        Err(_) => last.starts_with(magic),
-    };
-    REFUSED.iter().find(found).map(|(_, _, what, format)| (*what, *format))
-}
-
-/// The first and the last sector of a device, as far as they are there and can be read.
-pub(crate) fn ends(device: &dyn BlockDevice) -> (Vec<u8>, Vec<u8>) {
-    // An unreadable sector says nothing of the format: who reads the contents reports it.
-    let first = head(device, 0, SIGNATURE_BYTES).unwrap_or_default();
-    let last = device.size_bytes().checked_sub(512).and_then(|offset| head(device, offset, 512).ok());
-    (first, last.unwrap_or_default())
-}
-
-/// What opens a file or block device, with its locks.
-pub type Opener<'a> = &'a dyn Fn(&Path, Access) -> Result<FileDevice, OpenError>;
-
-/// How much of a file is read to find its signature.
-pub(crate) const SIGNATURE_BYTES: usize = 512;
-
-/// The formats of their own that are handled here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Signature {
-    Qcow2,
-    Vmdk,
-    Metadump,
-    Other,
-}
-
-impl Signature {
-    /// That of the first bytes of a file.
-    pub(crate) fn of(first: &[u8]) -> Self {
-        match first {
-            _ if first.starts_with(MAGIC) => Self::Qcow2,
-            _ if first.starts_with(vmdk::SIGNATURE) => Self::Vmdk,
-            _ if metadump::is_metadump(first) => Self::Metadump,
-            _ => Self::Other,
-        }
-    }
-
-    /// That of a file. One that cannot be read has none: who reads its contents reports it.
-    pub(crate) fn read(file: &FileDevice) -> Self {
-        Self::of(&head(file, 0, SIGNATURE_BYTES).unwrap_or_default())
-    }
-}
-
 impl Container {
     /// A disk that is not a file of this host, such as the export of a server: its bytes are those of the disk.
     ///
@@ -143,14 +78,6 @@ impl Container {
             return Err(DiskError::Refused { what: format!("the export holds {what}"), advice, path });
         }
         Ok(Self { path, format: Format::Raw, below: Vec::new(), device, holders: Vec::new() })
-    }
-
-    /// Opens a file or block device, and finds out by its signature what it is.
-    ///
-    /// # Errors
-    /// [`DiskError`]: a missing or busy file, or a format that is refused.
-    pub fn open(path: &Path, access: Access) -> Result<Self, DiskError> {
-        Unread::open(path, access)?.read()
     }
 
     /// The disk in an open file. Those below a virtual disk are opened by `opener`; a descriptor of vmdk is read

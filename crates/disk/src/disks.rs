@@ -15,7 +15,9 @@ use crate::error::{DiskError, PartFault};
 use crate::lvm::{self, Volume};
 use crate::mbr::is_extended;
 use crate::operand::{Operand, Part};
-use crate::table::{Partition, Table, TableKind, table};
+use crate::partition::{Partition, Table, TableKind};
+use crate::table::table;
+use crate::unread::Unread;
 use crate::window::{Segment, Window};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -122,7 +124,7 @@ impl Disks {
     /// # Errors
     /// [`DiskError`], `Open` with `Busy` for a disk that another program uses.
     pub fn open(operand: &Operand, access: Access) -> Result<Self, DiskError> {
-        Self::open_with(operand, access, |path| Container::open(path, access))
+        Self::open_with(operand, access, |path| Unread::open(path, access)?.read())
     }
 
     /// As [`Self::open`], with disks that `open` opens by their names: files, or what the caller knows besides.

@@ -16,7 +16,7 @@
 //! Source of facts: the UEFI specification, section 5.3.
 
 use crate::bytes::{crc32, guid_text, head, printable, u32_at, u64_at};
-use crate::table::{Partition, Table, TableKind};
+use crate::partition::{Partition, Table, TableKind};
 use std::io;
 use xfskit_device::BlockDevice;
 

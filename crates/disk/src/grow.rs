@@ -20,7 +20,7 @@ use crate::disks::{Disk, Disks};
 use crate::error::{DiskError, PartFault};
 use crate::mbr::{PROTECTIVE, decode_first};
 use crate::operand::Part;
-use crate::table::{Partition, TableKind};
+use crate::partition::{Partition, TableKind};
 use std::io;
 use xfskit_device::BlockDevice;
 

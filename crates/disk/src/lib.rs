@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! operand     disk.qcow2#3                              `operand`
-//! file        open, locked, and not read yet            `unread`, `below`
+//! file        open, locked, and not read yet            `unread`, `below`, `header`
 //! container   raw, block device, qcow2, vmdk, metadump  `container`, `qcow2`, `vmdk`, `metadump`
 //! table       GPT, MBR with logical partitions          `table`, `gpt`, `mbr`
 //! LVM2        linear and striped volumes                `lvm`, `lvm_text`
@@ -38,31 +38,37 @@ mod error;
 mod foreign;
 mod gpt;
 mod grow;
+mod header;
 mod lvm;
 mod lvm_text;
 mod mapping;
 mod mbr;
 mod metadump;
 mod operand;
+mod partition;
 mod qcow2;
 mod room;
+mod signature;
 mod table;
 mod tree;
 mod unread;
 mod vmdk;
 mod window;
 
-pub use below::{Below, Header};
-pub use container::{Container, Format, Opener};
+pub use below::{Base, Below, Service};
+pub use container::{Container, Format};
 pub use contents::{Contents, LVM_MEMBER, XFS, contents};
 pub use disks::{Chosen, Disk, Disks, Found, FoundGroup, Unnamed, VolumeKind};
 pub use error::{DiskError, PartFault};
 pub use foreign::Foreign;
+pub use header::Header;
 pub use lvm::{Group, PhysicalVolume, Volume, groups, physical_volume};
 pub use metadump::is_metadump;
 pub use operand::{Operand, Part};
+pub use partition::{Partition, Table, TableKind};
 pub use qcow2::qcow2_on;
-pub use table::{Partition, Table, TableKind, table};
+pub use signature::Opener;
+pub use table::table;
 pub use tree::Tree;
 pub use unread::Unread;
 pub use window::{Segment, Stripe, Window};

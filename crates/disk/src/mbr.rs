@@ -15,7 +15,7 @@
 //! Source of facts: fdisk(8), and the tables that sfdisk makes.
 
 use crate::bytes::{head, u32_at};
-use crate::table::{Partition, Table, TableKind};
+use crate::partition::{Partition, Table, TableKind};
 use std::collections::HashSet;
 use std::io;
 use xfskit_device::BlockDevice;

@@ -15,14 +15,13 @@
 
 use crate::bytes::{be_u32_at, head, u64_at};
 use crate::error::DiskError;
+use crate::signature::METADUMPS;
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
 use xfskit_device::{Access, BlockDevice, FileDevice, Hints};
 
-/// How the two versions begin.
-const SIGNATURES: [&[u8]; 2] = [b"XFSM", b"XMD2"];
 const SECTOR_BYTES: u64 = 512;
 const HEADER_1_BYTES: usize = 8;
 const HEADER_2_BYTES: u64 = 24;
@@ -36,7 +35,7 @@ const MOST_BLOCK_BYTES: u64 = 1 << 16;
 
 /// Whether a file that begins with these bytes is a metadump.
 pub fn is_metadump(first: &[u8]) -> bool {
-    SIGNATURES.iter().any(|signature| first.starts_with(signature))
+    METADUMPS.iter().any(|signature| first.starts_with(signature))
 }
 
 /// Sectors that the dump has: how many, and where in the file.
@@ -69,7 +68,7 @@ impl MetadumpDevice {
         };
         let mut index = Index { file: &file, runs: BTreeMap::new() };
         let first = head(&file, 0, HEADER_2_BYTES as usize).map_err(failed)?;
-        let read = if first.starts_with(SIGNATURES[0]) { index.read_1() } else { index.read_2(&first) };
+        let read = if first.starts_with(METADUMPS[0]) { index.read_1() } else { index.read_2(&first) };
         read.map_err(failed)?;
         let runs = index.runs;
         let size_bytes = size(&file, &runs).map_err(failed)?;
@@ -103,7 +102,7 @@ impl Index<'_> {
         let mut at = 0;
         loop {
             let fixed = head(self.file, at, HEADER_1_BYTES)?;
-            if !fixed.starts_with(SIGNATURES[0]) {
+            if !fixed.starts_with(METADUMPS[0]) {
                 return Err(damaged("a header is not where the one before says"));
             }
             let [count, block_log] = [usize::from(fixed[4]) << 8 | usize::from(fixed[5]), fixed[6].into()];

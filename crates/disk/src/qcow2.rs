@@ -22,12 +22,12 @@
 //!
 //! Source of facts: QEMU's docs/interop/qcow2.
 
-use crate::below::{Below, beside};
-use crate::bytes::u64_at;
-use crate::container::{Opener, Signature};
+use crate::below::{Base, Below, Service, beside};
+use crate::bytes::{be_u32_at, u64_at};
 use crate::error::{DiskError, attach};
 use crate::mapping::may_hold_data;
-use crate::room::Room;
+use crate::room::{Lower, Room};
+use crate::signature::{Opener, QCOW2, Signature};
 use imago::file::File as ImagoFile;
 use imago::qcow2::Qcow2;
 use imago::raw::Raw;
@@ -38,8 +38,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xfskit_device::{Access, BlockDevice, FileDevice, Hints};
 
-/// The signature of qcow and qcow2.
-pub(crate) const MAGIC: &[u8] = b"QFI\xfb";
 const HEADER_BYTES: usize = 104;
 const INCOMPATIBLE: u64 = 72;
 const DIRTY: u64 = 1;
@@ -54,12 +52,10 @@ const MOST_REFCOUNT_TABLE_BYTES: u64 = 8 << 20;
 const CLUSTER_BITS: std::ops::RangeInclusive<u32> = 9..=21;
 /// The longest name of a backing file, and how much is searched for its format.
 const MOST_BACKING_NAME_BYTES: usize = 1023;
-const MOST_EXTENSIONS_BYTES: usize = 4096;
+const MOST_EXTENSIONS_BYTES: usize = 64 << 10;
 /// How many files a chain may have.
 pub(crate) const MOST_LAYERS: usize = 32;
 
-/// What imago reads and writes: a file, or in tests a simulated one.
-pub(crate) type Lower = Arc<dyn DynStorage>;
 type Image = FormatAccess<Lower>;
 
 /// A qcow2 image with its backing files.
@@ -388,80 +384,78 @@ fn open_layer(
     Ok(FormatAccess::new(image))
 }
 
-/// What a header names, read through any handle. `path` stands in errors.
-pub(crate) fn below(path: &Path, lower: Lower) -> Result<Below, DiskError> {
-    if verify_lower(path, &lower, Access::Read).is_err() {
-        return Ok(below_of_foreign(&lower));
+/// What a header says, read through any handle. `path` stands in errors.
+pub(crate) fn below(path: &Path, lower: Lower) -> Below {
+    let mut bytes = [0; HEADER_BYTES];
+    if lower.read(&mut bytes[..], 0).is_err() {
+        return Below { base: Base::Another, ..Below::default() };
     }
-    let image = Qcow2::<Lower>::open_image(lower, false).map_err(|source| DiskError::io(path, source))?;
-    let format = image.implicit_backing_format().cloned().unwrap_or_default();
-    Ok(Below {
-        format,
-        names: image.implicit_backing_file().filter(|name| !name.is_empty()).cloned().into_iter().collect(),
-    })
+    let service = service(&bytes);
+    let (format, names) = match verify_lower(path, &lower, Access::Read) {
+        Ok(()) => backing_by_imago(lower),
+        Err(_) if service == Service::NotNeeded => None,
+        Err(_) => backing_of_foreign(&bytes, &lower),
+    }
+    .map_or_else(Default::default, |(format, name)| (format, vec![name]));
+    // Also one without a name that can be used lies on another one, and what is missing must not be read as zeros.
+    let is_alone = u64_at(&bytes, 8) == 0 || u64_at(&bytes, 16) as u32 == 0;
+    Below { service, base: if is_alone { Base::None } else { Base::Another }, format, names }
 }
 
-/// What a header names of an image that imago does not read, and that QEMU does. The names are looked at by who opens
-/// them.
-pub(crate) fn below_of_foreign(lower: &Lower) -> Below {
-    let mut bytes = [0; HEADER_BYTES];
-    let read = |bytes: &mut [u8], offset| lower.read(bytes, offset).is_ok();
-    if !read(&mut bytes, 0) || !is_foreign(&bytes, Access::Read) {
-        return Below::default();
-    }
-    let word = |bytes: &[u8], at| u64_at(bytes, at).swap_bytes();
-    let (at, length) = (word(&bytes, 8), (word(&bytes, 16) >> 32) as usize);
+/// The format and the name of the backing file of an image that imago reads.
+fn backing_by_imago(lower: Lower) -> Option<(String, String)> {
+    let image = Qcow2::<Lower>::open_image(lower, false).ok()?;
+    let name = image.implicit_backing_file().filter(|name| !name.is_empty())?.clone();
+    Some((image.implicit_backing_format().cloned().unwrap_or_default(), name))
+}
+
+/// The same of an image that imago does not read, and that QEMU does. The name is looked at by who opens it.
+fn backing_of_foreign(header: &[u8], lower: &Lower) -> Option<(String, String)> {
+    let word = |at| u64_at(header, at).swap_bytes();
+    let (at, length) = (word(8), (word(16) >> 32) as usize);
     if at == 0 || !(1..=MOST_BACKING_NAME_BYTES).contains(&length) {
-        return Below::default();
+        return None;
     }
     let mut name = vec![0; length];
     let mut extensions = vec![0; MOST_EXTENSIONS_BYTES];
-    let start = (word(&bytes, 100) >> 32).max(HEADER_BYTES as u64);
-    if !read(&mut name, at) || !read(&mut extensions, start) {
-        return Below::default();
-    }
-    let Ok(name) = String::from_utf8(name) else { return Below::default() };
-    Below { format: format_of_backing(&extensions).unwrap_or_default(), names: vec![name] }
+    let start = (word(100) >> 32).max(HEADER_BYTES as u64);
+    lower.read(&mut name[..], at).ok()?;
+    lower.read(&mut extensions[..], start).ok()?;
+    Some((format_of_backing(&extensions).unwrap_or_default(), String::from_utf8(name).ok()?))
 }
 
-/// What the header of an image says of the format of its backing file.
-pub(crate) fn declared_backing_format(header: &[u8]) -> Option<String> {
-    let version = (u64_at(header, 0).swap_bytes() & 0xffff_ffff) as u32;
-    let start = if version < 3 { 72 } else { (u64_at(header, 100).swap_bytes() >> 32).max(HEADER_BYTES as u64) };
-    format_of_backing(header.get(usize::try_from(start).ok()?..)?)
-}
-
-/// The format of the backing file, among the extensions of a header.
+/// The format of the backing file, among the extensions of a header. One that cannot be found or understood is not one
+/// of which nothing is said.
 fn format_of_backing(mut extensions: &[u8]) -> Option<String> {
     const FORMAT: u32 = 0xe279_2aca;
+    let unknown = || Some(char::REPLACEMENT_CHARACTER.to_string());
     loop {
-        let (head, rest) = extensions.split_first_chunk::<8>()?;
-        let kind = u32::from_be_bytes(*head.first_chunk()?);
-        let length = u32::from_be_bytes(*head.last_chunk()?) as usize;
-        let contents = rest.get(..length)?;
+        let Some((head, rest)) = extensions.split_first_chunk::<8>() else { return unknown() };
+        let [kind, length] = [0, 4].map(|at| be_u32_at(head, at));
+        let Some(contents) = rest.get(..length as usize) else { return unknown() };
         match kind {
-            FORMAT => return String::from_utf8(contents.to_vec()).ok(),
+            FORMAT => return Some(String::from_utf8_lossy(contents).into_owned()),
             0 => return None,
-            _ => extensions = rest.get(length.next_multiple_of(8)..)?,
+            _ => extensions = rest.get((length as usize).next_multiple_of(8)..).unwrap_or_default(),
         }
     }
 }
 
-/// Whether a header names a backing file.
-pub(crate) fn names_another(bytes: &[u8]) -> bool {
-    u64_at(bytes, 8) != 0 && u64_at(bytes, 16) as u32 != 0
-}
-
-/// Whether a header is one of an image that QEMU reads and imago does not: compressed with zstd, with subclusters, or,
-/// to be read only, not closed cleanly.
-pub(crate) fn is_foreign(bytes: &[u8], access: Access) -> bool {
+/// What QEMU has to do with an image by its header. It reads those that imago does not: compressed with zstd, with
+/// subclusters, or, to be read only, not closed cleanly.
+fn service(bytes: &[u8]) -> Service {
+    const READS: u64 = COMPRESSION_TYPE | SUBCLUSTERS | DIRTY;
     let header = decode_header(bytes);
-    let reads = COMPRESSION_TYPE | SUBCLUSTERS | if access == Access::Write { 0 } else { DIRTY };
-    bytes.starts_with(MAGIC)
+    let is_one = bytes.starts_with(QCOW2)
         && header.version == 3
         && header.encryption == 0
         && header.incompatible != 0
-        && header.incompatible & !reads == 0
+        && header.incompatible & !READS == 0;
+    match is_one {
+        false => Service::NotNeeded,
+        true if header.incompatible & DIRTY != 0 => Service::ToRead,
+        true => Service::ToReadAndWrite,
+    }
 }
 
 /// Whether a backing file is itself such an image, of which the header of the one above says `format`.

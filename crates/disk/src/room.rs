@@ -15,13 +15,16 @@
 //! the file gets its real length back.
 
 use crate::bytes::be_u32_at;
-use crate::qcow2::Lower;
-use imago::StorageExt;
 use imago::storage::PreallocateMode;
+use imago::{DynStorage, StorageExt};
 use std::collections::HashSet;
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 use xfskit_device::FileDevice;
+
+/// What imago reads and writes: a file, or in tests a simulated one.
+pub(crate) type Lower = Arc<dyn DynStorage>;
 
 /// How much the file grows at once.
 const STEP_BYTES: u64 = 64 << 20;

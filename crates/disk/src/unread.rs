@@ -8,11 +8,13 @@
 //! opens nothing, and a header that names another file than it did is refused. Without that call `read` opens what the
 //! header names.
 
-use crate::below::{Below, MOST_NAMES, beside, is_elsewhere, reopened};
-use crate::container::{Container, Opener, Signature};
+use crate::below::{Below, MOST_NAMES, beside, is_elsewhere};
+use crate::container::Container;
 use crate::error::DiskError;
 use crate::foreign::{self, Foreign};
+use crate::header::reopened;
 use crate::qcow2::{MOST_LAYERS, backing_path, is_layer};
+use crate::signature::{Opener, Signature};
 use crate::vmdk;
 use imago::file::File as ImagoFile;
 use std::cell::RefCell;
@@ -32,8 +34,15 @@ pub struct Unread {
     /// Another handle of a descriptor of vmdk, by which imago finds what is beside it.
     named: Option<ImagoFile>,
     /// The files below, if they were opened.
-    below: Option<Vec<(PathBuf, FileDevice)>>,
+    below: Option<Files>,
+    /// What was found then.
+    foreign: Option<Foreign>,
 }
+
+/// Open files, by their names.
+type Files = Vec<(PathBuf, FileDevice)>;
+/// The same, with what the headers say that name them.
+type Opened = (Vec<Below>, Files);
 
 impl Unread {
     /// Opens a file or block device, with the locks for `access`.
@@ -53,7 +62,7 @@ impl Unread {
     /// name.
     pub fn over(path: &Path, file: FileDevice, access: Access) -> Self {
         let signature = Signature::read(&file);
-        Self { path: path.into(), file, access, signature, named: None, below: None }
+        Self { path: path.into(), file, access, signature, named: None, below: None, foreign: None }
     }
 
     /// Whether it is a virtual disk in a format of its own.
@@ -61,10 +70,9 @@ impl Unread {
         self.signature != Signature::Other
     }
 
-    /// The disk as one that only another program can read, if it is such a one. For one with files below it says so
-    /// once [`Self::open_below`] has opened them.
-    pub fn foreign(&self) -> Option<Foreign> {
-        foreign::foreign(self.signature, &self.file, self.below.as_deref()?, self.access)
+    /// The disk as one that only another program can read, if [`Self::open_below`] has found that it is such a one.
+    pub fn foreign(&self) -> Option<&Foreign> {
+        self.foreign.as_ref()
     }
 
     /// The open file.
@@ -84,41 +92,55 @@ impl Unread {
     }
 
     /// Opens the files below a virtual disk, whose names `reader` finds in a header: the whole chain of qcow2, or the
-    /// extents of vmdk. What is wrong with a header is reported by [`Self::read`].
+    /// extents of vmdk. What is wrong with a header is reported by [`Self::read`]. Nothing but signatures is read here.
     ///
     /// # Errors
     /// Those of `reader`; [`DiskError`] for a file that cannot be opened, or that others may change.
     pub fn open_below<E: From<DiskError>>(&mut self, reader: Reader<'_, E>) -> Result<(), E> {
-        let below = match self.signature {
-            Signature::Metadump | Signature::Other => Vec::new(),
+        let mut format = None;
+        let (said, below) = match self.signature {
+            Signature::Metadump => Opened::default(),
+            Signature::Other => {
+                format = foreign::format(&self.file);
+                let header = || reader(&self.path, &self.file);
+                let said = format.map(|format| foreign::known(format).map_or_else(header, Ok));
+                (said.transpose()?.into_iter().collect(), Files::new())
+            }
             Signature::Qcow2 => self.open_chain(reader)?,
-            Signature::Vmdk => self.open_extents(reader)?,
+            Signature::Vmdk => (Vec::new(), self.open_extents(reader)?),
         };
+        self.foreign = foreign::foreign(self.signature, format, &said, &below, self.access);
         self.below = Some(below);
         Ok(())
     }
 
-    fn open_chain<E: From<DiskError>>(&self, reader: Reader<'_, E>) -> Result<Vec<(PathBuf, FileDevice)>, E> {
+    fn open_chain<E: From<DiskError>>(&self, reader: Reader<'_, E>) -> Result<Opened, E> {
         let alone = |path: &Path, file: &FileDevice| file.verify_alone(path).map_err(DiskError::from);
         alone(&self.path, &self.file)?;
-        let mut chain: Vec<(PathBuf, FileDevice)> = Vec::new();
+        let (mut said, mut chain) = Opened::default();
         loop {
             let (path, file) = chain.last().map_or((&self.path, &self.file), |(path, file)| (path, file));
-            let below = reader(path, file)?;
+            // A file that is qcow2 only by what the header above it says has none of its own.
+            let is_one = Signature::read(file) == Signature::Qcow2;
+            let below = if is_one { reader(path, file)? } else { Below::default() };
             let format = Some(below.format.as_str()).filter(|format| !format.is_empty());
-            let Some(name) = below.names.first().filter(|_| chain.len() + 1 < MOST_LAYERS) else { return Ok(chain) };
-            let Ok(path) = backing_path(path, name) else { return Ok(chain) };
-            let file = FileDevice::open(&path, Access::Read).map_err(DiskError::from)?;
-            alone(&path, &file)?;
-            let is_last = !is_layer(format, &file);
+            let name = below.names.first().filter(|_| chain.len() + 1 < MOST_LAYERS);
+            let next = name.and_then(|name| backing_path(path, name).ok());
+            let opened = next.map(|path| {
+                let file = FileDevice::open(&path, Access::Read).map_err(DiskError::from)?;
+                alone(&path, &file)?;
+                Ok::<_, DiskError>((is_layer(format, &file), path, file))
+            });
+            said.push(below);
+            let Some((is_layer, path, file)) = opened.transpose()? else { return Ok((said, chain)) };
             chain.push((path, file));
-            if is_last {
-                return Ok(chain);
+            if !is_layer {
+                return Ok((said, chain));
             }
         }
     }
 
-    fn open_extents<E: From<DiskError>>(&self, reader: Reader<'_, E>) -> Result<Vec<(PathBuf, FileDevice)>, E> {
+    fn open_extents<E: From<DiskError>>(&self, reader: Reader<'_, E>) -> Result<Files, E> {
         self.file.verify_alone(&self.path).map_err(DiskError::from)?;
         let open = |name: String| {
             let path = beside(&self.path, Path::new(&name));

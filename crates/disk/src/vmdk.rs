@@ -7,9 +7,9 @@
 //! Sparse and stream-optimised extents are refused by imago, by name. Imago limits the descriptor to 2 MiB.
 
 use crate::below::{MOST_NAMES, as_written, beside};
-use crate::container::Opener;
 use crate::error::{DiskError, attach};
 use crate::mapping::may_hold_data;
+use crate::signature::Opener;
 use imago::file::File as ImagoFile;
 use imago::format::builder::FormatDriverBuilder;
 use imago::format::gate::ImplicitOpenGate;
@@ -19,9 +19,6 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use xfskit_device::{Access, BlockDevice, FileDevice, Hints};
-
-/// How a descriptor begins.
-pub(crate) const SIGNATURE: &[u8] = b"# Disk DescriptorFile";
 
 /// A VMDK image that is read.
 pub(crate) struct VmdkDevice {
@@ -103,7 +100,7 @@ pub(crate) fn unusable(path: &Path, why: impl std::fmt::Display) -> DiskError {
 }
 
 impl VmdkDevice {
-    /// Opens the extents of the descriptor `file`; `named` is another handle of it, of [`crate::below::reopened`].
+    /// Opens the extents of the descriptor `file`; `named` is another handle of it, of [`crate::header::reopened`].
     pub(crate) fn open(
         path: &Path,
         file: FileDevice,

@@ -8,7 +8,6 @@ use xfskit_device::{BlockDevice, MemoryDevice, WrapsDevice};
 use xfskit_engine::{Caller, Error, MountOptions, NewFile, Volume};
 use xfskit_mkfs::{Options, make};
 use xfskit_ondisk::{InodeNumber, Timestamp};
-use xfskit_ondisk::{InodeNumber, Timestamp};
 
 struct Refusing {
     inner: MemoryDevice,

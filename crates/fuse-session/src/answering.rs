@@ -6,13 +6,14 @@
 //! ```
 
 use crate::abi::WriteFlags;
+use crate::answer::{Answer, ReplyLater, Then, WithOthers, Work};
 use crate::channel::Channel;
-use crate::filesystem::{Answer, Filesystem, ReplyLater, Then, WithOthers, Work};
+use crate::filesystem::Filesystem;
 use crate::forgets::{Left, Who};
 use crate::init::MAX_BACKGROUND;
 use crate::reply::{answer, raw_written};
 use crate::request::{Body, Operation, Request, decode, decode_header};
-use crate::session::{Access, Shared};
+use crate::shared::{Access, Shared};
 use rustix::io::Errno;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! The first request, which says what both sides can do.
 
 use crate::abi::{self, Features, RawInitExtIn, RawInitIn, RawInitOut};
+use crate::answer::Version;
 use crate::channel::{Channel, Received};
-use crate::filesystem::{Filesystem, Version};
+use crate::filesystem::Filesystem;
 use crate::opcode;
 use crate::request::decode_header;
 use rustix::io::Errno;

@@ -3,13 +3,13 @@
 //! ```text
 //! abi, opcode   the structures and numbers of the protocol
 //! request       bytes ──▶ Request, of borrowed parts; no bytes make it panic
-//! filesystem    the trait that answers: typed requests in, Result<Entry, Errno> and the like out
+//! filesystem    the trait that answers: typed requests in, Result<Entry, Errno> and the like (answer) out
 //! reply         what it answers ──▶ bytes
 //! init          the first request: what both sides can do
 //! channel       a descriptor of the connection
 //! ring          the same by io_uring, with a queue for each processor
 //! answering     here, or by a thread that may wait
-//! session       threads that read, let answer and reply; waiters: threads for requests that wait
+//! session       threads that read, let answer and reply; waiters: threads for requests that wait; shared: what all use
 //! readers       which threads read: the pool, or the follower of a client that is alone (follower, processor)
 //! forgets       which are on their way: the space of removed files comes with them
 //! spare         a thread that a sandbox can name: the follower
@@ -26,6 +26,7 @@
 //! Source of facts: `include/uapi/linux/fuse.h` and `fs/fuse/` of Linux 6.18.
 
 pub mod abi;
+mod answer;
 mod answering;
 mod channel;
 mod counters;
@@ -43,16 +44,19 @@ mod reply;
 pub mod request;
 mod ring;
 mod session;
+mod shared;
 mod spare;
 mod waiters;
 
 pub use abi::{Features, OpenFlags, WriteFlags};
+pub use answer::{Answer, Attr, Entry, Opened, ReplyLater, Then, Version, WithOthers, Work};
 pub use counters::Counters;
-pub use filesystem::{Answer, Attr, Entry, Filesystem, Opened, ReplyLater, Then, Version, WithOthers, Work};
+pub use filesystem::Filesystem;
 pub use listing::{Listed, Listing, ListingPlus, Room};
 pub use notify::Notifier;
 pub use question::{QUESTION, QUESTION_BYTES, ask, question_in};
 pub use request::{NewTime, Requester, Time};
 pub use rustix::io::Errno;
-pub use session::{Access, Config, Placement, Session};
+pub use session::Session;
+pub use shared::{Access, Config, Placement};
 pub use spare::SpareThread;

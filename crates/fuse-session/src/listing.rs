@@ -1,8 +1,7 @@
 //! Listings of directories, as far as the reply has room.
 
 use crate::abi::RawDirent;
-use crate::filesystem::Entry;
-use crate::reply::raw_entry;
+use crate::answer::Entry;
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
@@ -97,7 +96,7 @@ impl<'a> ListingPlus<'a> {
             attr_valid: Duration::ZERO,
             attr: Default::default(),
         };
-        let head = raw_entry(entry.unwrap_or(&nothing));
+        let head = entry.unwrap_or(&nothing).raw();
         self.0.add_behind(head.as_bytes(), listed)
     }
 }

@@ -1,27 +1,15 @@
 //! Replies, as bytes: what the filesystem answers is put into the place of the reply's contents.
 
 use crate::abi::{
-    RawAttrOut, RawCopyFileRangeOut, RawEntryOut, RawGetXattrOut, RawIoctlOut, RawLseekOut, RawOpenOut, RawStatxOut,
-    RawWriteOut,
+    RawAttrOut, RawCopyFileRangeOut, RawGetXattrOut, RawIoctlOut, RawLseekOut, RawOpenOut, RawStatxOut, RawWriteOut,
 };
-use crate::filesystem::{Answer, Attr, Entry, Filesystem, Opened};
+use crate::answer::{Answer, Attr, Entry, Opened};
+use crate::filesystem::Filesystem;
 use crate::listing::{Listing, ListingPlus};
 use crate::request::{Operation, Request};
 use rustix::io::Errno;
 use std::time::Duration;
 use zerocopy::{Immutable, IntoBytes};
-
-pub(crate) fn raw_entry(entry: &Entry) -> RawEntryOut {
-    RawEntryOut {
-        nodeid: entry.node,
-        generation: entry.generation,
-        entry_valid: entry.name_valid.as_secs(),
-        attr_valid: entry.attr_valid.as_secs(),
-        entry_valid_nsec: entry.name_valid.subsec_nanos(),
-        attr_valid_nsec: entry.attr_valid.subsec_nanos(),
-        attr: entry.attr,
-    }
-}
 
 fn raw_attr(attr: &Attr) -> RawAttrOut {
     RawAttrOut {
@@ -53,7 +41,7 @@ impl Reply<'_> {
     }
 
     fn created(self, (entry, opened): (Entry, Opened)) -> Answer<usize> {
-        let entry = raw_entry(&entry);
+        let entry = entry.raw();
         let opened = raw_open(opened);
         self.bytes(&[entry.as_bytes(), opened.as_bytes()].concat())
     }
@@ -100,17 +88,17 @@ pub(crate) fn answer<F: Filesystem + ?Sized>(fs: &F, request: &Request<'_>, out:
     }
     let reply = Reply { out };
     match request.operation {
-        Operation::Lookup { name } => reply.structure(&raw_entry(&fs.lookup(requester, node, name)?)),
+        Operation::Lookup { name } => reply.structure(&fs.lookup(requester, node, name)?.raw()),
         Operation::GetAttr { has_handle } => reply.structure(&raw_attr(&fs.getattr(node, has_handle)?)),
         Operation::Statx => reply.structure(&raw_statx(fs.statx(node)?)),
         Operation::SetAttr(change) => reply.structure(&raw_attr(&fs.setattr(requester, node, &change)?)),
         Operation::ReadLink => reply.bytes(&fs.readlink(node)?),
-        Operation::Symlink { name, target } => reply.structure(&raw_entry(&fs.symlink(requester, node, name, target)?)),
-        Operation::Mknod(new) => reply.structure(&raw_entry(&fs.mknod(requester, node, &new)?)),
-        Operation::Mkdir(new) => reply.structure(&raw_entry(&fs.mkdir(requester, node, &new)?)),
+        Operation::Symlink { name, target } => reply.structure(&fs.symlink(requester, node, name, target)?.raw()),
+        Operation::Mknod(new) => reply.structure(&fs.mknod(requester, node, &new)?.raw()),
+        Operation::Mkdir(new) => reply.structure(&fs.mkdir(requester, node, &new)?.raw()),
         Operation::Create(new) => reply.created(fs.create(requester, node, &new)?),
         Operation::Tmpfile(new) => reply.created(fs.tmpfile(requester, node, &new)?),
-        Operation::Link { node: linked, name } => reply.structure(&raw_entry(&fs.link(linked, node, name)?)),
+        Operation::Link { node: linked, name } => reply.structure(&fs.link(linked, node, name)?.raw()),
         Operation::Open { flags } => reply.structure(&raw_open(fs.open(node, flags)?)),
         Operation::OpenDir { flags } => reply.structure(&raw_open(fs.opendir(node, flags)?)),
         Operation::StatFs => reply.structure(&fs.statfs()?),

@@ -15,19 +15,19 @@
 //! The session ends when the kernel ends the connection, or with the request DESTROY; then [`Session::run`] returns.
 //! Requests that wait may still be running: the filesystem is dropped after the last of them.
 
-use crate::abi::{self, Features};
 use crate::answering::data_only_of_fsync;
 use crate::channel::{Channel, Received, WhenEmpty};
 use crate::counters::Counters;
 use crate::filesystem::Filesystem;
 use crate::follower::{self, Client, Place, Post};
 use crate::forgets::{Doing, Forgets, Reader};
-use crate::init::{Agreed, negotiate};
+use crate::init::negotiate;
 use crate::notify::Notifier;
 use crate::opcode;
 use crate::readers::{EndsSession, PoolTurn, Readers, Ticks, Why};
 use crate::request::{Body, Operation, Request, decode, decode_header};
 use crate::ring::Queues;
+use crate::shared::{Config, Guard, HEAD_BYTES, MIN_REPLY_BYTES, Placement, Shared, waits_for_requests};
 use crate::spare::SpareThread;
 use crate::waiters::Waiters;
 use parking_lot::Mutex;
@@ -38,44 +38,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Room for a reply that is no contents of a file: names and values of extended attributes, listings.
-pub(crate) const MIN_REPLY_BYTES: usize = 128 << 10;
-/// Room for the header and the structure of a request with contents.
-const HEAD_BYTES: usize = 4096;
 /// How long the follower waits for a request before the pool reads again.
 const QUIET_AFTER: Duration = Duration::from_millis(20);
-
-/// Whose requests are answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Those of every user that the kernel admits.
-    All,
-    /// Those of root and this user.
-    RootAnd(u32),
-}
-
-/// On which processors requests are answered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Placement {
-    /// Where the scheduler puts the threads.
-    Scheduler,
-    /// Those of a client that is alone on its own processor, where that saves the waking of another one.
-    #[default]
-    WithLoneClient,
-}
-
-/// The settings of a session.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    /// Threads that answer requests; those that wait are more. One only for a socket.
-    pub threads: usize,
-    /// The most bytes of a read or a write, a multiple of a page.
-    pub max_write: u32,
-    /// Whose requests are answered.
-    pub access: Access,
-    /// On which processors. A session with one thread leaves that to the scheduler.
-    pub placement: Placement,
-}
 
 /// A session whose first request has been answered.
 pub struct Session<F> {
@@ -85,25 +49,6 @@ pub struct Session<F> {
     /// `/dev/fuse`, opened once for each further descriptor of the connection.
     devices: Vec<OwnedFd>,
     spare: Option<SpareThread>,
-}
-
-/// What all threads of a session use.
-pub(crate) struct Shared<F> {
-    pub filesystem: F,
-    pub counters: Arc<Counters>,
-    pub waiters: Waiters,
-    pub connection: Channel,
-    pub config: Config,
-    pub has_panicked: AtomicBool,
-    /// Replies that are held back until other requests are answered.
-    pub held_back: AtomicUsize,
-    /// Requests that wait, on whatever thread.
-    pub waiting: AtomicUsize,
-    pub forgets: Forgets,
-    agreed: Agreed,
-    readers: Readers,
-    /// For the thread that looks after the follower.
-    guard: OnceLock<Mutex<Guard>>,
 }
 
 /// Whether a thread goes on.
@@ -229,25 +174,11 @@ impl<F: Filesystem> Session<F> {
     }
 }
 
-/// What the thread of the pool needs that looks after the follower.
-struct Guard {
-    place: Arc<Place>,
-    ticks: Ticks,
-}
-
 fn panicked() -> io::Error {
     io::Error::other("a thread that answers requests panicked")
 }
 
 impl<F: Filesystem> Shared<F> {
-    fn request_bytes(&self) -> usize {
-        abi::MIN_READ_BUFFER.max(self.config.max_write as usize + HEAD_BYTES)
-    }
-
-    fn reply_bytes(&self) -> usize {
-        MIN_REPLY_BYTES.max(self.config.max_write as usize)
-    }
-
     /// The work of a thread of the pool.
     fn serve(self: &Arc<Self>, channel: &Channel) -> io::Result<()> {
         // Others may wait for their turn.
@@ -440,15 +371,6 @@ impl<F: Filesystem> Shared<F> {
         });
         true
     }
-
-    pub(crate) fn has_setxattr_ext(&self) -> bool {
-        self.agreed.features.contains(Features::SETXATTR_EXT)
-    }
-}
-
-/// Whether the answer to a request waits for other requests.
-pub(crate) fn waits_for_requests(request: &Request<'_>) -> bool {
-    matches!(request.operation, Operation::Lseek { .. } | Operation::Ioctl(_))
 }
 
 /// The client of a message: the number of a thread; 0 for the kernel itself, and what this process cannot see.

@@ -31,6 +31,7 @@ mod clock;
 mod contents;
 mod convert;
 mod ending;
+mod error;
 mod flags;
 mod handler;
 mod ioctls;
@@ -45,17 +46,20 @@ mod server;
 mod session;
 mod stats;
 mod sync_group;
+mod unmount;
 mod unused;
 mod virtual_xattrs;
 
 pub use attach::{Attached, attach};
 pub use clock::KernelClock;
 pub use ending::{Ending, Watch};
+pub use error::MountError;
 pub use mountinfo::{MountEntry, MountsOf, is_mounted, mount_around, mount_at, mount_of_root, mounts_of};
 pub use mounting::Mounting;
 pub use options::{KernelOption, Opens, Options, WriteCache, features};
 pub use place::{unmount, unmount_entry};
-pub use session::{MountError, Served, Serving, Session, Unmounted, Unmounter, serve};
+pub use session::{Serving, Session, serve};
+pub use unmount::{Served, Unmounted, Unmounter};
 pub use virtual_xattrs::{
     LARP_XATTR, PARENTS_XATTR, PATHS_XATTR, STATS_XATTR, SUPERBLOCK_XATTR, inode_at, make_durable, set_label, trim,
 };

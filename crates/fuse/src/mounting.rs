@@ -2,10 +2,11 @@
 
 use crate::attach::{Attached, attach};
 use crate::ending::EndReport;
+use crate::error::MountError;
 use crate::options::Options;
 use crate::place::{Abort, Place};
 use crate::read_ahead;
-use crate::session::{MountError, Served, Unmounter};
+use crate::unmount::{Served, Unmounter};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;

@@ -101,9 +101,8 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
     use std::sync::mpsc::{Sender, channel};
     use xfskit_device::{BlockDevice, MemoryDevice, WrapsDevice};
-    use xfskit_engine::{MountOptions, SyncOf, Volume};
+    use xfskit_engine::{MountOptions, SyncKind, Volume};
     use xfskit_fuse_session::Errno;
-    use xfskit_ondisk::Timestamp;
     use xfskit_ondisk::Timestamp;
 
     /// An image in memory whose flush panics when that is wanted.

@@ -17,7 +17,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xfskit_device::{Access, BlockDevice, MemoryDevice};
-use xfskit_disk::{Container, DiskError, Disks, Operand, Part, Unnamed};
+use xfskit_disk::{Container, DiskError, Disks, Operand, Part, Unnamed, Unread};
 
 /// The targets of disks.
 pub const TARGETS: [Target; 3] = [
@@ -238,7 +238,7 @@ fn qcow2_seeds() -> Vec<Vec<u8>> {
 }
 
 fn open_image(path: &Path, access: Access) -> Result<Arc<dyn BlockDevice>, DiskError> {
-    Container::open(path, access).map(|container| container.device)
+    Unread::open(path, access).and_then(Unread::read).map(|container| container.device)
 }
 
 /// A qcow2 image.

@@ -40,6 +40,7 @@ mod error;
 mod handshake;
 mod limits;
 mod reply;
+mod socket;
 mod stream;
 mod tls;
 mod wire;

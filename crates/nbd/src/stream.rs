@@ -1,14 +1,12 @@
-//! A socket, over TCP or of the Unix kind, with TLS over it or without.
-//!
-//! Bytes are sent with `MSG_NOSIGNAL`: a server that has gone is an error, not a signal that ends the process.
+//! A connection: a socket, with TLS over it or without.
 
 use crate::address::Server;
+use crate::socket::{Socket, left, prepare};
 use crate::tls::Session;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sendmsg};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -17,12 +15,6 @@ use std::time::{Duration, Instant};
 pub struct Stream {
     socket: Socket,
     tls: Option<Session>,
-}
-
-#[derive(Debug)]
-pub enum Socket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
 }
 
 impl Stream {
@@ -88,39 +80,6 @@ impl Read for &Stream {
     }
 }
 
-impl Socket {
-    /// As [`Stream::set_timeouts`].
-    pub fn set_timeouts(&self, time: Duration) -> io::Result<()> {
-        let time = Some(time);
-        match self {
-            Self::Tcp(stream) => stream.set_read_timeout(time).and_then(|()| stream.set_write_timeout(time)),
-            Self::Unix(stream) => stream.set_read_timeout(time).and_then(|()| stream.set_write_timeout(time)),
-        }
-    }
-
-    /// Sends a part of the slices.
-    pub fn send(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        Ok(sendmsg(self, slices, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)?)
-    }
-
-    /// Receives what is there, at least a byte; 0 at the end.
-    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => (&mut &*stream).read(buffer),
-            Self::Unix(stream) => (&mut &*stream).read(buffer),
-        }
-    }
-}
-
-impl AsFd for Socket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Tcp(stream) => stream.as_fd(),
-            Self::Unix(stream) => stream.as_fd(),
-        }
-    }
-}
-
 fn connect_tcp(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream> {
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     for address in (host, port).to_socket_addrs()? {
@@ -141,19 +100,6 @@ fn connect_unix(address: &SocketAddrUnix, deadline: Instant) -> io::Result<UnixS
     set_socket_timeout(&socket, Timeout::Send, Some(left(deadline)))?;
     rustix::net::connect(&socket, address)?;
     Ok(UnixStream::from(socket))
-}
-
-/// At least a millisecond: no time at all would mean for ever.
-fn left(deadline: Instant) -> Duration {
-    deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
-}
-
-/// Waits until something can be sent or received, at most until `deadline`.
-fn prepare(socket: &Socket, deadline: Instant) -> io::Result<()> {
-    if Instant::now() >= deadline {
-        return Err(io::ErrorKind::TimedOut.into());
-    }
-    socket.set_timeouts(left(deadline))
 }
 
 /// A stream with a time by which everything has to be done: for the handshake of NBD.
@@ -177,30 +123,6 @@ impl Write for Timed<'_> {
             prepare(&self.stream.socket, self.deadline)?;
         }
         Ok(taken)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// The same for a socket: for the handshake of TLS.
-pub struct TimedSocket<'a> {
-    pub socket: &'a Socket,
-    pub deadline: Instant,
-}
-
-impl Read for TimedSocket<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        prepare(self.socket, self.deadline)?;
-        self.socket.receive(buffer)
-    }
-}
-
-impl Write for TimedSocket<'_> {
-    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        prepare(self.socket, self.deadline)?;
-        self.socket.send(&[IoSlice::new(data)])
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -20,7 +20,7 @@
 
 use crate::address::{Address, Trust};
 use crate::error::{OpenError, Problem};
-use crate::stream::{Socket, TimedSocket};
+use crate::socket::{Socket, TimedSocket};
 use parking_lot::Mutex;
 use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::CryptoProvider;

@@ -6,6 +6,9 @@
 use crate::features::{Incompat, RoCompat};
 use crate::{AgBlock, AgInode, AgNumber, BASIC_BLOCK_BYTES, DiskAddress, FileBlock, FsBlock, InodeNumber, Superblock};
 
+/// Size of the core of a version 3 inode in bytes.
+pub const INODE_CORE_BYTES: usize = 176;
+
 /// Inodes in a chunk, the unit in which inodes are allocated and recorded.
 pub const INODES_PER_CHUNK: u32 = 64;
 
@@ -255,7 +258,7 @@ impl Geometry {
 
     /// Bytes of an inode that its forks share.
     pub fn literal_area_bytes(&self) -> usize {
-        self.inode_bytes() - crate::inode::INODE_CORE_BYTES
+        self.inode_bytes() - INODE_CORE_BYTES
     }
 
     /// The fork block at which byte `offset` of a directory's address space lies, rounded down to a directory block.

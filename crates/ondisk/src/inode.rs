@@ -13,14 +13,14 @@
 //! `struct xfs_log_dinode`.
 
 use crate::Timestamp;
+pub use crate::geometry::INODE_CORE_BYTES;
+
 use crate::extent::MAX_EXTENT_BLOCKS;
 use crate::time::{decode_bigtime, decode_legacy, encode_bigtime, encode_legacy};
 use crate::{AgInode, Geometry, InodeNumber, Lsn, Verdict, checksum_matches, ensure, set_checksum};
 
 /// `"IN"`.
 pub const INODE_MAGIC: u16 = 0x494e;
-/// Size of the core of a version 3 inode in bytes.
-pub const INODE_CORE_BYTES: usize = 176;
 /// Where the checksum of an inode stands.
 pub const INODE_CRC_OFFSET: usize = 100;
 /// Where an inode's link to the next one of an unlinked list stands.

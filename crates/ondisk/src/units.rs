@@ -53,7 +53,7 @@ unit! {
     Lsn(u64)
 }
 
-/// Size of a basic block, the unit of [`DiskAddress`] and of the log, in bytes.
+/// Size of a basic block, the unit of [`DiskAddress`](crate::DiskAddress) and of the log, in bytes.
 pub const BASIC_BLOCK_BYTES: usize = 512;
 
 /// The AG block pointer that means "none".

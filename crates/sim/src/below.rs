@@ -17,26 +17,7 @@ use crate::pages::Pages;
 use crate::random::Random;
 use crate::recording::Recording;
 use std::collections::HashSet;
-use std::io;
 use std::sync::Arc;
-
-/// Storage below the device of a run, which gets every write and every flush.
-pub trait Lower: Send + Sync {
-    /// Writes.
-    ///
-    /// # Errors
-    /// Any; the run's device then fails too.
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()>;
-
-    /// Makes what was written durable.
-    ///
-    /// # Errors
-    /// Any; the run's device then fails too.
-    fn flush(&self) -> io::Result<()>;
-
-    /// Gets a mark of the run, between the writes.
-    fn mark(&self, event: &Event);
-}
 
 /// What happened on the storage.
 pub struct Below {

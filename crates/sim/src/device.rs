@@ -7,8 +7,8 @@
 //! ```
 
 use crate::bad_place::{BadPlace, Refused};
-use crate::below::Lower;
 use crate::events::Event;
+use crate::lower::Lower;
 use crate::pages::{PAGE_BYTES, Pages, SECTOR_BYTES, page_of, write_pages};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};

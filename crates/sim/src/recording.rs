@@ -1,13 +1,13 @@
 //! A run from its image to its record: what can be cut, and what each cut is compared with.
 
 use crate::bad_place::BadPlace;
-use crate::below::Lower;
 use crate::clock::{Clock, World};
 use crate::contents::Histories;
 use crate::device::{Fault, SimDevice};
 use crate::events::Event;
 use crate::far::{Distance, Together, by_seed};
 use crate::image::{has_past, make_image};
+use crate::lower::Lower;
 use crate::model::Model;
 use crate::observed::Observed;
 use crate::pages::Pages;

@@ -4,7 +4,6 @@
 //! contents are part of the file's event; others follow it, part by part, up to [`Event::End`].
 
 use crate::error::TransferError;
-use crate::whiteout::OverLinks;
 use std::fmt;
 use xfskit_vfs::Timestamp;
 
@@ -42,6 +41,17 @@ pub enum Event {
     Broken(TransferError),
     /// Something else cannot be read, for this reason; the events that follow leave it out.
     Unreadable(TransferError),
+}
+
+/// What an entry for a directory means where a lower layer has a symbolic link to a directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OverLinks {
+    /// The directory replaces the link, as when a layer of a container image or an archive is unpacked.
+    #[default]
+    Replaces,
+    /// It is the directory to which the link leads. Folders of the host have an entry for every directory in which
+    /// something lies.
+    LiesInThem,
 }
 
 /// What a layer removes from those below it.

@@ -26,6 +26,7 @@ mod image;
 mod labels;
 mod layers;
 mod manifest;
+mod manifest_source;
 mod oci;
 mod paths;
 mod pipe;
@@ -38,16 +39,17 @@ pub use adjust::{Adjust, Asked, Attributes, IdMap, IdRange, Labels, Owners};
 pub use archive::{TarSink, TarSource, acl_text, unpacked};
 pub use environment::FixedEnvironment;
 pub use error::{LeftOut, Losses, NotReplaced, Result, TransferError, shown};
-pub use event::{Contents, Event, FileKind, Hidden, Kind, Meta, Node, is_not_the_files};
+pub use event::{Contents, Event, FileKind, Hidden, Kind, Meta, Node, OverLinks, is_not_the_files};
 pub use host::{
     Durability, HostSink, HostSource, Keeper, NotSeen, ProtoSource, Slashes, Written, ask_pretender, refuse_other_names,
 };
 pub use image::{Found, ImageSink, ImageSource, ImageWalk, WalkEvent};
 pub use labels::FileContexts;
 pub use layers::Layers;
-pub use manifest::{Manifest, ManifestSource};
+pub use manifest::Manifest;
+pub use manifest_source::ManifestSource;
 pub use oci::{ContainerImage, ContainerSource, Platform};
 pub use pipe::{Existing, LeaveOut, Outlet, Progress, Sink, Sort, Source, survey, survey_sizes, transfer};
 pub use size::{LeastNeeds, Needs, Shape};
-pub use whiteout::{OverLinks, Whiteouts};
+pub use whiteout::Whiteouts;
 pub use whole::{copy_in, copy_out};

@@ -2,9 +2,9 @@
 
 use crate::adjust::{Adjust, Asked, LABEL, Label, Origin};
 use crate::error::{Losses, Result, TransferError};
-use crate::event::{Event, Hidden, Meta, Node};
+use crate::event::{Event, Hidden, Meta, Node, OverLinks};
 use crate::queue::{Received, Receiver, Sender, queue};
-use crate::whiteout::{OverLinks, Whiteouts};
+use crate::whiteout::Whiteouts;
 use std::time::Duration;
 
 /// Most events that are sent at once.

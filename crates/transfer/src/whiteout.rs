@@ -23,17 +23,6 @@ pub enum Whiteouts {
     Hide,
 }
 
-/// What an entry for a directory means where a lower layer has a symbolic link to a directory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OverLinks {
-    /// The directory replaces the link, as when a layer of a container image or an archive is unpacked.
-    #[default]
-    Replaces,
-    /// It is the directory to which the link leads. Folders of the host have an entry for every directory in which
-    /// something lies.
-    LiesInThem,
-}
-
 impl Whiteouts {
     /// What a file removes, if it is a whiteout.
     pub(crate) fn hidden(self, node: &Node) -> Result<Option<Hidden>> {

@@ -1,11 +1,11 @@
 //! Tar streams: cases that archives of other programs do not cover. Those are read and written in
 //! `crates/cli/tests/fill.rs`.
 
-use xfskit_ondisk::Timestamp;
 use xfskit_transfer::{
     Adjust, Contents, Event, Kind, Meta, Node, Outlet, Result, Sink, Source, TarSink, TarSource, TransferError,
     transfer,
 };
+use xfskit_vfs::Timestamp;
 
 /// Sends nodes. The contents that follow a node are computed from their offsets.
 struct Nodes(Vec<Node>);

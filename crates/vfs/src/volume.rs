@@ -354,8 +354,8 @@ pub trait Volume: Send + Sync {
     /// Gives a range of a file space, or takes it away.
     ///
     /// # Errors
-    /// `NotSupported` for what [`Limits`] excludes, `Invalid` for a range that is empty or, for collapsing and inserting,
-    /// not of whole blocks; as [`Self::write_some_at`].
+    /// `NotSupported` for what [`Limits`] excludes, `Invalid` for a range that is empty or, for collapsing and
+    /// inserting, not of whole blocks; as [`Self::write_some_at`].
     fn fallocate(&self, inode: InodeNumber, offset: u64, length: u64, what: Fallocate) -> Result<()>;
 
     /// Copies a range from one file to another, which may be the same; short where the source ends. Returns the bytes
@@ -390,8 +390,8 @@ pub trait Volume: Send + Sync {
         let _ = inode;
     }
 
-    /// The first half of an fsync: writes back what is dirty of an inode, and returns what is to be waited for. A number
-    /// that names no inode in use is not an error: there is nothing to sync.
+    /// The first half of an fsync: writes back what is dirty of an inode, and returns what is to be waited for. A
+    /// number that names no inode in use is not an error: there is nothing to sync.
     ///
     /// # Errors
     /// `NoSpace`, `Io`, `Shutdown`.

@@ -55,7 +55,8 @@
 //! Paths are bytes; everything that implements [`AsPath`] will do. They count from the root of the image, with a
 //! leading slash or without: there is no current directory, and the empty path is the root's. Symbolic links are
 //! followed as by `std::fs`; one with an absolute target stays within the image. A call that removes or moves refuses
-//! a path that ends in `.` or `..`. The crate `xfskit-transfer` copies whole trees in and out by one call (`copy_in`, `copy_out`).
+//! a path that ends in `.` or `..`. The crate `xfskit-transfer` copies whole trees in and out by one call (`copy_in`,
+//! `copy_out`).
 //!
 //! # Rights
 //!

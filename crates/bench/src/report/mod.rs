@@ -15,7 +15,7 @@ pub use table::text;
 
 use crate::lab::Run;
 use crate::machine::Machine;
-use crate::target::About;
+use crate::subject::About;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -12,7 +12,7 @@ use crate::loop_mount::{LoopMount, obstacle};
 use crate::measure::Phase;
 use crate::report::{BarSeries, Cell, Goal, Plot, Section, Table};
 use crate::scratch::IMAGE;
-use crate::target::About;
+use crate::subject::About;
 use anyhow::{Result, ensure};
 use rustix::fs::OFlags;
 use std::fs;

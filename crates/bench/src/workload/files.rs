@@ -3,7 +3,7 @@
 use crate::lab::Work;
 use crate::measure::Bench;
 use crate::names::file_name;
-use crate::target::Target;
+use crate::subject::Target;
 use anyhow::Result;
 
 /// The phase in which files are made and given their attribute.

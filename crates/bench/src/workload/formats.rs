@@ -7,7 +7,7 @@ use super::tables::columns;
 use super::trees::{COPY_IN, COPY_OUT, FILL, Trees};
 use crate::lab::{Run, keep_best};
 use crate::report::{Cell, Goal, Section, Table};
-use crate::target::About;
+use crate::subject::About;
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};

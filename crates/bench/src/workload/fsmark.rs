@@ -14,7 +14,7 @@ use crate::lab::{Lab, Run, Work};
 use crate::measure::{Bench, Phase};
 use crate::names::file_name;
 use crate::report::{BarSeries, Cell, Goal, Plot, Section, Table};
-use crate::target::{PIECE, Target};
+use crate::subject::{PIECE, Target};
 use anyhow::{Context, Result};
 use std::sync::Mutex;
 use xfskit_engine::AttrPath;
@@ -290,7 +290,7 @@ fn plots(runs: &[Run], sides: &[&str]) -> Vec<Plot> {
 mod tests {
     use super::*;
     use crate::measure::Watch;
-    use crate::target::PathTarget;
+    use crate::subject::PathTarget;
     use std::path::Path;
 
     struct NoWatch;

@@ -18,7 +18,7 @@ use crate::measure::Phase;
 use crate::report::{Cell, Goal, Section, Table};
 use crate::scratch::IMAGE;
 use crate::served_mount::ServedMount;
-use crate::target::{About, server_counts};
+use crate::subject::{About, server_counts};
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::fs;

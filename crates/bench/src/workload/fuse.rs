@@ -12,7 +12,7 @@ use crate::measure::Bench;
 use crate::names::file_name;
 use crate::report::{BarSeries, Goal, Plot, Section};
 use crate::side::Side;
-use crate::target::{PIECE, Target};
+use crate::subject::{PIECE, Target};
 use anyhow::{Result, ensure};
 use std::fs::File;
 

@@ -69,7 +69,7 @@ const ALL: [(Experiment, Measure); 12] = [
     (Experiment::Contents, contents::measure),
     (Experiment::Mount, mount::measure),
     (Experiment::Programs, programs::measure),
-    (Experiment::Trees, trees::measure),
+    (Experiment::Trees, |lab| trees::measure(lab, formats::measure)),
     (Experiment::Cpus, cpus::measure),
 ];
 

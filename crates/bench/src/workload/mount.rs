@@ -12,7 +12,7 @@ use crate::names::mix;
 use crate::report::{Cell, Goal, Section, Table};
 use crate::scratch::IMAGE;
 use crate::served_mount::ServedMount;
-use crate::target::About;
+use crate::subject::About;
 use anyhow::{Context, Result, ensure};
 use rustix::fs::{Advice, XattrFlags};
 use std::fs;

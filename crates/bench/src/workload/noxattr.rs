@@ -11,7 +11,7 @@ use crate::lab::{Lab, Run, Work};
 use crate::measure::{Bench, Kind, Phase};
 use crate::names::{NAME_BYTES, file_name, mix};
 use crate::report::{BarSeries, Cell, Plot, Section, Table};
-use crate::target::Target;
+use crate::subject::Target;
 use anyhow::Result;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};

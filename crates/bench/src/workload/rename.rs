@@ -11,7 +11,7 @@ use crate::lab::{Lab, Run, Work};
 use crate::measure::Bench;
 use crate::names::file_name;
 use crate::report::{BarSeries, Cell, Plot, Section, Table};
-use crate::target::Target;
+use crate::subject::Target;
 use anyhow::Result;
 use xfskit_engine::AttrPath;
 

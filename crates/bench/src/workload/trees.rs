@@ -7,7 +7,7 @@ use crate::lab::{Lab, Run, keep_best};
 use crate::loop_mount::{LoopMount, obstacle};
 use crate::measure::Phase;
 use crate::report::{Cell, Section, Table};
-use crate::target::About;
+use crate::subject::About;
 use anyhow::{Context, Result, ensure};
 use rustix::fs::XattrFlags;
 use std::fs;
@@ -27,8 +27,8 @@ pub(super) const COPY_OUT: &str = "cp -r out";
 const OURS: &str = "xfskit";
 const THEIRS: &str = "the kernel and xfsprogs";
 
-/// Measures.
-pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
+/// Measures, and lets `more` measure with the same trees.
+pub(super) fn measure(lab: &Lab<'_>, more: impl FnOnce(&Trees<'_>, &mut Section) -> Result<()>) -> Result<Section> {
     let files = lab.files(FILES);
     let tree = lab.scratch.file("tree");
     make_tree(&tree, files)?;
@@ -64,7 +64,7 @@ pub(super) fn measure(lab: &Lab<'_>) -> Result<Section> {
         section.notes.push("mkfs.xfs with -p is missing: scripts/reference installs it.".into());
     }
     section.runs = runs;
-    super::formats::measure(&trees, &mut section)?;
+    more(&trees, &mut section)?;
     fs::remove_dir_all(tree)?;
     Ok(section)
 }

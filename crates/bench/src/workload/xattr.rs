@@ -11,7 +11,7 @@ use crate::lab::{Lab, Run, Work};
 use crate::measure::{Bench, Phase};
 use crate::names::file_name;
 use crate::report::{Cell, Goal, LineSeries, Plot, Section};
-use crate::target::Target;
+use crate::subject::Target;
 use anyhow::Result;
 use xfskit_engine::AttrLogging;
 

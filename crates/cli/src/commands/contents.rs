@@ -39,15 +39,15 @@ pub fn cat(session: &Session, args: &CatArgs) -> Result<()> {
 }
 
 fn cat_one(filesystem: &Volume, path: &OsStr, range: Range<u64>, out: &mut impl Write) -> Result<()> {
-    let stat = resolve(filesystem, path, LastLink::Follow).with_context(|| shown(path))?;
+    let stat = resolve(filesystem, path, LastLink::Follow).at(path)?;
     if is_dir(&stat) {
-        return Err(Error::IsADirectory).with_context(|| shown(path));
+        return Err(Error::IsADirectory).at(path);
     }
     let mut buffer = vec![0; stat.size.clamp(1, PIECE_BYTES as u64) as usize];
     let mut offset = range.start;
     loop {
         let wanted = (range.end - offset).min(buffer.len() as u64) as usize;
-        let count = filesystem.read_at(stat.inode, offset, &mut buffer[..wanted]).with_context(|| shown(path))?;
+        let count = filesystem.read_at(stat.inode, offset, &mut buffer[..wanted]).at(path)?;
         if count == 0 {
             return Ok(());
         }
@@ -68,7 +68,7 @@ pub fn write(session: &Session, args: &WriteArgs) -> Result<()> {
         |filesystem| find_target(filesystem, args).map(drop),
         |filesystem| {
             let target = find_target(filesystem, args)?;
-            put(filesystem, &target, args, &input).with_context(|| shown(&args.path))
+            put(filesystem, &target, args, &input).at(&args.path)
         },
     )
 }
@@ -86,17 +86,17 @@ fn find_target<'a>(filesystem: &Volume, args: &'a WriteArgs) -> Result<Target<'a
     match filesystem.resolve(path.as_bytes(), LastLink::Follow) {
         Ok(stat) if !stat.file_type.is_file() => {
             let error = if is_dir(&stat) { Error::IsADirectory } else { Error::Invalid("not a regular file") };
-            Err(error).with_context(|| shown(path))
+            Err(error).at(path)
         }
         Ok(stat) => {
-            let place = behind_links(filesystem, path.as_bytes()).with_context(|| shown(path))?;
+            let place = behind_links(filesystem, path.as_bytes()).at(path)?;
             Ok(Target::File(stat, place))
         }
         Err(Error::NotFound) => {
             let (dir, name) = find_place(filesystem, path)?;
             Ok(Target::New(dir, name))
         }
-        Err(error) => Err(error).with_context(|| shown(path)),
+        Err(error) => Err(error).at(path),
     }
 }
 
@@ -208,13 +208,12 @@ fn take_input(filesystem: &Volume, inode: InodeNumber, mut offset: u64, input: &
 /// Runs `clone`.
 pub fn clone(session: &Session, args: &CloneArgs) -> Result<()> {
     edit(session, &args.image, |filesystem| {
-        let from = resolve(filesystem, &args.from, LastLink::Follow).with_context(|| shown(&args.from))?;
+        let from = resolve(filesystem, &args.from, LastLink::Follow).at(&args.from)?;
         let (dir, name) = match filesystem.resolve(args.to.as_bytes(), LastLink::Follow) {
             Ok(stat) if is_dir(&stat) => (stat.inode, xfskit_engine::split_path(args.from.as_bytes())?.1),
             _ => find_place(filesystem, &args.to)?,
         };
-        clone_file(filesystem, &from, dir, name)
-            .with_context(|| format!("{} to {}", shown(&args.from), shown(&args.to)))
+        clone_file(filesystem, &from, dir, name).at(format!("{} to {}", shown(&args.from), shown(&args.to)))
     })
 }
 

@@ -4,7 +4,7 @@ use super::list::is_dir;
 use crate::args::{ChmodArgs, ChownArgs, MkdirArgs, MknodArgs, NodeKind, TouchArgs};
 use crate::interrupt;
 use crate::open::edit::edit;
-use crate::open::paths::{find, find_dir_place, find_place, resolve, shown};
+use crate::open::paths::{find, find_dir_place, find_place, resolve};
 use crate::open::session::Session;
 use crate::open::volume::{open_without_lock, superblock_of};
 use crate::output::causes::Usage;
@@ -24,7 +24,7 @@ const MAX_MINOR: u32 = 0xf_ffff;
 pub fn mkdir(session: &Session, args: &MkdirArgs) -> Result<()> {
     edit(session, &args.paths.image, |filesystem| {
         for_each(&args.paths.paths, |path| match args.parents {
-            true => make_parents(filesystem, path, args.mode).with_context(|| shown(path)),
+            true => make_parents(filesystem, path, args.mode).at(path),
             false => make(filesystem, path, &NewFile::dir(args.mode)),
         })
     })
@@ -33,7 +33,7 @@ pub fn mkdir(session: &Session, args: &MkdirArgs) -> Result<()> {
 fn make(filesystem: &Volume, path: &OsStr, new: &NewFile<'_>) -> Result<()> {
     let is_dir = new.file_type.is_dir();
     let (dir, name) = if is_dir { find_dir_place(filesystem, path) } else { find_place(filesystem, path) }?;
-    filesystem.create(dir, name, new, &Caller::root()).with_context(|| shown(path))?;
+    filesystem.create(dir, name, new, &Caller::root()).at(path)?;
     Ok(())
 }
 
@@ -92,7 +92,7 @@ pub fn touch(session: &Session, args: &TouchArgs) -> Result<()> {
     let time = args.date.map_or(SetTime::Now, SetTime::To);
     let change = SetAttr { atime: Some(time), mtime: Some(time), ..SetAttr::default() };
     edit(session, &args.paths.image, |filesystem| {
-        for_each(&args.paths.paths, |path| touch_one(filesystem, path, &change, args).with_context(|| shown(path)))
+        for_each(&args.paths.paths, |path| touch_one(filesystem, path, &change, args).at(path))
     })
 }
 
@@ -138,7 +138,7 @@ fn touch_one(filesystem: &Volume, path: &OsStr, change: &SetAttr, args: &TouchAr
 pub fn chmod(session: &Session, args: &ChmodArgs) -> Result<()> {
     edit(session, &args.image, |filesystem| {
         for_each(&args.paths, |path| {
-            let start = resolve(filesystem, path, LastLink::Follow).with_context(|| shown(path))?;
+            let start = resolve(filesystem, path, LastLink::Follow).at(path)?;
             change_all(filesystem, path, start, args.recursive, |stat| {
                 let mode = args.mode.apply(stat.mode(), is_dir(stat));
                 (!stat.file_type.is_symlink())
@@ -169,7 +169,7 @@ fn change_all(
 ) -> Result<()> {
     let change_one = |stat: &Stat, path: &OsStr| -> Result<()> {
         if let Some(change) = change(stat) {
-            filesystem.set_attr(stat.inode, &change, &Caller::root()).with_context(|| shown(path))?;
+            filesystem.set_attr(stat.inode, &change, &Caller::root()).at(path)?;
         }
         Ok(())
     };

@@ -8,7 +8,7 @@ use super::trees::{Reads, Trees, adjust, believe_pretender, folders};
 use crate::args::ImportArgs;
 use crate::interrupt::{self, Interrupted};
 use crate::open::edit::edit_after;
-use crate::open::paths::{path_of_dir, resolve, shown};
+use crate::open::paths::{path_of_dir, resolve};
 use crate::open::session::Session;
 use crate::output::causes::Usage;
 use crate::output::error::{CommandError, Context, Result};
@@ -45,9 +45,9 @@ pub fn run(session: &Session, args: &ImportArgs) -> Result<()> {
 }
 
 fn find_dir(filesystem: &Volume, args: &ImportArgs) -> Result<xfskit_ondisk::InodeNumber> {
-    let stat = resolve(filesystem, &args.dir, LastLink::Follow).with_context(|| shown(&args.dir))?;
+    let stat = resolve(filesystem, &args.dir, LastLink::Follow).at(&args.dir)?;
     if !stat.file_type.is_dir() {
-        return Err(CommandError::from(Error::NotADirectory).context(shown(&args.dir)));
+        return Err(CommandError::from(Error::NotADirectory).at(&args.dir));
     }
     Ok(stat.inode)
 }

@@ -34,8 +34,8 @@ pub fn run(
 ) -> Result<()> {
     let mut done = HashSet::new();
     for_each(paths, |path| {
-        let start = filesystem.resolve(path.as_bytes(), LastLink::Keep).with_context(|| shown(path))?;
-        let above = path_in_image(filesystem, path, &start).with_context(|| shown(path))?;
+        let start = filesystem.resolve(path.as_bytes(), LastLink::Keep).at(path)?;
+        let above = path_in_image(filesystem, path, &start).at(path)?;
         for found in ImageWalk::new(filesystem, start.inode, &above).found() {
             interrupt::check()?;
             let found = found?;
@@ -44,7 +44,7 @@ pub fn run(
             }
             let shown = || shown(OsStr::from_bytes(&found.path));
             if let Some(label) = contexts.label(&found.path, kind(found.stat.file_type))?
-                && set(filesystem, &found.stat, &label).with_context(shown)?
+                && set(filesystem, &found.stat, &label).at(OsStr::from_bytes(&found.path))?
                 && report == Report::Changes
             {
                 say!(output, "{} {}", shown(), String::from_utf8_lossy(label.strip_suffix(b"\0").unwrap_or(&label)));

@@ -3,7 +3,7 @@
 use super::attributes::Attributes;
 use crate::args::{PathArgs, StatArgs};
 use crate::interrupt;
-use crate::open::paths::{find, shown};
+use crate::open::paths::find;
 use crate::open::session::Session;
 use crate::open::volume::open_to_read;
 use crate::output::error::{Context, Failures, Result};
@@ -107,9 +107,9 @@ pub fn stat(session: &Session, args: &StatArgs, as_json: bool) -> Result<()> {
     for path in &args.paths {
         let printed = find(&filesystem, path).and_then(|stat| {
             // What is in the inode is shown though its attributes are damaged.
-            let attributes = Attributes::read(&filesystem, stat.inode).with_context(|| shown(path));
+            let attributes = Attributes::read(&filesystem, stat.inode).at(path);
             if as_json {
-                let mut value = stat_json(&filesystem, &stat).with_context(|| shown(path))?;
+                let mut value = stat_json(&filesystem, &stat).at(path)?;
                 attributes.as_ref().iter().for_each(|attributes| attributes.add_to(&mut value));
                 found.push((path, value));
             } else {
@@ -137,7 +137,7 @@ fn print_stat(out: &mut impl Write, filesystem: &Volume, path: &OsStr, stat: &St
     writeln!(out, "path:       {}", path.display())?;
     writeln!(out, "type:       {}", kind_name(stat.file_type))?;
     if is_symlink(stat) {
-        let target = filesystem.read_link(stat.inode).with_context(|| shown(path))?;
+        let target = filesystem.read_link(stat.inode).at(path)?;
         writeln!(out, "target:     {}", String::from_utf8_lossy(&screen::name(&target)))?;
     }
     if let Some((major, minor)) = device(stat) {
@@ -186,7 +186,7 @@ pub fn readlink(session: &Session, args: &PathArgs, as_json: bool) -> Result<()>
     let filesystem = open_to_read(session, &args.read)?;
     let stat = find(&filesystem, &args.path)?;
     let mut out = out();
-    let target = filesystem.read_link(stat.inode).with_context(|| shown(&args.path))?;
+    let target = filesystem.read_link(stat.inode).at(&args.path)?;
     if as_json {
         let mut value = json!({});
         set_json(&mut value, "target", &target);

@@ -141,7 +141,7 @@ impl List<'_> {
     fn failure(&mut self, path: &[u8], error: Error) -> CommandError {
         let path = String::from_utf8_lossy(path).into_owned();
         self.failed.insert(path.clone());
-        CommandError::from(error).context(path)
+        CommandError::from(error).at(path)
     }
 
     fn entries(&mut self, dir: &[u8], entries: &[NamedInode]) -> Result<()> {

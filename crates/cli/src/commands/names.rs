@@ -7,7 +7,7 @@ use crate::open::edit::{edit, edit_with};
 use crate::open::paths::{check_last_name, find, find_dir_place, find_place, shown};
 use crate::open::session::Session;
 use crate::open::volume::options_to_write;
-use crate::output::error::{CommandError, Context, Result, bail, for_each};
+use crate::output::error::{Context, Result, failed, for_each};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use xfskit_engine::{Caller, Discard, Error, LastLink, MountOptions, RenameFlags, Stat, Volume};
@@ -26,7 +26,7 @@ pub fn ln(session: &Session, args: &LnArgs) -> Result<()> {
                 filesystem.link(dir, name, find_to_link(filesystem, &args.target)?, &Caller::root()).map(drop)
             }
         };
-        made.with_context(|| shown(&args.name))
+        made.at(&args.name)
     })
 }
 
@@ -34,7 +34,8 @@ pub fn ln(session: &Session, args: &LnArgs) -> Result<()> {
 fn find_to_link(filesystem: &Volume, target: &OsStr) -> Result<InodeNumber> {
     let stat = find(filesystem, target)?;
     if is_dir(&stat) {
-        bail!("{}: it is a directory, which has one name only; 'ln -s' makes a symbolic link to it", shown(target));
+        let why = "it is a directory, which has one name only; 'ln -s' makes a symbolic link to it";
+        return Err(failed!("{why}")).at(target);
     }
     Ok(stat.inode)
 }
@@ -88,9 +89,11 @@ pub fn mv(session: &Session, args: &MvArgs) -> Result<()> {
             None if is_dir(&from) => find_dir_place(filesystem, &args.to)?,
             None => find_place(filesystem, &args.to)?,
         };
-        filesystem
-            .rename(dir, name, new_dir, new_name, flags, &Caller::root())
-            .with_context(|| format!("{} to {}", shown(&args.from), shown(&args.to)))
+        filesystem.rename(dir, name, new_dir, new_name, flags, &Caller::root()).at(format!(
+            "{} to {}",
+            shown(&args.from),
+            shown(&args.to)
+        ))
     })
 }
 
@@ -107,16 +110,15 @@ pub fn rm(session: &Session, args: &RmArgs) -> Result<()> {
 fn remove(filesystem: &Volume, path: &OsStr, args: &RmArgs) -> Result<()> {
     let (dir, name, stat) = match find_name(filesystem, path) {
         Err(Error::NotFound) if args.force => return Ok(()),
-        found => found.with_context(|| shown(path))?,
+        found => found.at(path)?,
     };
     if args.recursive && is_dir(&stat) {
         return remove_tree(filesystem, path, dir, name, stat.inode);
     }
     if is_dir(&stat) {
-        let hint = format!("{}: -r removes it with everything in it", shown(path));
-        return Err(CommandError::from(Error::IsADirectory).context(hint));
+        return Err(Error::IsADirectory).context("-r removes it with everything in it").at(path);
     }
-    filesystem.unlink(dir, name, &Caller::root()).with_context(|| shown(path))
+    filesystem.unlink(dir, name, &Caller::root()).at(path)
 }
 
 fn find_name<'a>(filesystem: &Volume, path: &'a OsStr) -> Result<(InodeNumber, &'a [u8], Stat), Error> {
@@ -142,7 +144,7 @@ fn remove_tree(filesystem: &Volume, path: &OsStr, dir: InodeNumber, name: &[u8],
             WalkEvent::Found(_) => filesystem.unlink(dir, name, &caller),
             WalkEvent::Left(_) => filesystem.rmdir(dir, name, &caller),
         };
-        removed.with_context(|| shown(OsStr::from_bytes(&found.path)))?;
+        removed.at(OsStr::from_bytes(&found.path))?;
     }
     Ok(())
 }

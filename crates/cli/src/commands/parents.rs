@@ -2,7 +2,7 @@
 
 use crate::args::{InodeArgs, ParentsArgs};
 use crate::open::mount_query::{self, LiveFile, LiveMount};
-use crate::open::paths::{find, shown};
+use crate::open::paths::find;
 use crate::open::session::Session;
 use crate::open::volume::open_to_read;
 use crate::output::error::{Context, Result};
@@ -24,10 +24,10 @@ impl NamesOfFile {
     fn in_image(session: &Session, args: &ParentsArgs, path: &OsStr) -> Result<Self> {
         let filesystem = open_to_read(session, &args.read)?;
         let stat = find(&filesystem, path)?;
-        let mut parents = filesystem.parents(stat.inode).with_context(|| shown(path))?;
+        let mut parents = filesystem.parents(stat.inode).at(path)?;
         parents.sort();
         let parents = parents.into_iter().map(|(dir, name)| (dir.0, name)).collect();
-        Ok(Self { parents, paths: filesystem.paths(stat.inode).with_context(|| shown(path))? })
+        Ok(Self { parents, paths: filesystem.paths(stat.inode).at(path)? })
     }
 
     fn on_mount(file: &LiveFile) -> Result<Self> {
@@ -39,7 +39,7 @@ impl NamesOfFile {
         match &args.path {
             None => Self::on_mount(&LiveFile::at(image)?.ok_or_else(|| mount_query::path_is_missing(image))?),
             Some(path) => match LiveMount::at(image)? {
-                Some(mount) => Self::on_mount(&mount.file(path)?).with_context(|| shown(path)),
+                Some(mount) => Self::on_mount(&mount.file(path)?).at(path),
                 None => Self::in_image(session, args, path),
             },
         }

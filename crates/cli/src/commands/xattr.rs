@@ -56,7 +56,7 @@ pub fn run(session: &Session, command: &XattrCommand, as_json: bool) -> Result<(
                 let stat = find(filesystem, path)?;
                 filesystem
                     .set_xattr(stat.inode, name.as_bytes(), &value, mode, &Caller::root())
-                    .with_context(|| format!("{}: {name}", shown(path)))
+                    .at(format!("{}: {name}", shown(path)))
             })
         }
         XattrCommand::Rm { image, logging, path, names } => edit(session, image, |filesystem| {
@@ -64,7 +64,7 @@ pub fn run(session: &Session, command: &XattrCommand, as_json: bool) -> Result<(
             let stat = find(filesystem, path)?;
             let change = |name: &String| XattrChange { name: name.clone().into_bytes(), value: None };
             let changes: Vec<XattrChange> = names.iter().map(change).collect();
-            filesystem.change_xattrs(stat.inode, &changes, SetMode::Any, &Caller::root()).with_context(|| shown(path))
+            filesystem.change_xattrs(stat.inode, &changes, SetMode::Any, &Caller::root()).at(path)
         }),
         XattrCommand::Dump { path, recursive, prefix, encoding } => {
             dump(session, path, *recursive, prefix.as_deref(), *encoding, as_json)
@@ -257,7 +257,7 @@ pub fn restore(filesystem: &Volume, blocks: &[Block], root: &OsStr) -> Result<()
         let changes: Vec<XattrChange> = block.attributes.iter().map(change).collect();
         let stat = find(filesystem, path)?;
         progress.inc(1);
-        filesystem.change_xattrs(stat.inode, &changes, SetMode::Any, &Caller::root()).with_context(|| shown(path))
+        filesystem.change_xattrs(stat.inode, &changes, SetMode::Any, &Caller::root()).at(path)
     });
     progress.finish_and_clear();
     done

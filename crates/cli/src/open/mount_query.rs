@@ -238,7 +238,7 @@ fn explain_look_up(root: &Path, path: &OsStr, error: std::io::Error) -> CommandE
         Some(code) => return explain(root, root, None, code),
         None => return CommandError::from(error).context(root.display().to_string()),
     };
-    CommandError::from(error).context(path.display().to_string())
+    CommandError::from(error).at(path)
 }
 
 /// The error of a request to a server: of a file at `path` or, if its number was asked for, with that number.

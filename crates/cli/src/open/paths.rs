@@ -14,7 +14,7 @@ use xfskit_ondisk::InodeNumber;
 pub fn check_last_name(path: &OsStr) -> Result<()> {
     let last = path.as_bytes().split(|&byte| byte == b'/').rfind(|part| !part.is_empty());
     match last {
-        Some(b"." | b"..") => Err(Usage(format!("{}: '.' and '..' are never removed or moved", shown(path))).into()),
+        Some(b"." | b"..") => Err(Usage("'.' and '..' are never removed or moved".into())).at(path),
         None => Err(Usage(format!("{:?}: the root is never removed or moved", shown(path))).into()),
         Some(_) => Ok(()),
     }
@@ -25,7 +25,7 @@ pub fn check_last_name(path: &OsStr) -> Result<()> {
 /// # Errors
 /// As a look-up, with the path.
 pub fn find(filesystem: &Volume, path: &OsStr) -> Result<Stat> {
-    resolve(filesystem, path, LastLink::Keep).with_context(|| shown(path))
+    resolve(filesystem, path, LastLink::Keep).at(path)
 }
 
 /// The number in `inode:NUMBER`.
@@ -53,7 +53,7 @@ pub fn resolve(filesystem: &Volume, path: &OsStr, last: LastLink) -> Result<Stat
 /// As a look-up, with the path; `NotADirectory` for one that ends in a slash.
 pub fn find_place<'a>(filesystem: &Volume, path: &'a OsStr) -> Result<(InodeNumber, &'a [u8])> {
     if path.as_bytes().ends_with(b"/") {
-        return Err(Error::NotADirectory).with_context(|| shown(path));
+        return Err(Error::NotADirectory).at(path);
     }
     find_dir_place(filesystem, path)
 }
@@ -67,7 +67,7 @@ pub fn find_dir_place<'a>(filesystem: &Volume, path: &'a OsStr) -> Result<(Inode
         let (dir, name) = xfskit_engine::split_path(path.as_bytes())?;
         Ok((filesystem.resolve(dir, LastLink::Follow)?.inode, name))
     };
-    find().with_context(|| shown(path))
+    find().at(path)
 }
 
 /// A path in messages.

@@ -138,7 +138,9 @@ impl Helpers {
     /// # Errors
     /// Those of starting it.
     pub fn serve(&self, path: &Path, disk: Unread, access: Access) -> Result<Result<(), Unread>> {
-        let (Some(foreign), OtherPrograms::MayHelp) = (disk.foreign(), self.others) else { return Ok(Err(disk)) };
+        let (Some(foreign), OtherPrograms::MayHelp) = (disk.foreign().cloned(), self.others) else {
+            return Ok(Err(disk));
+        };
         let Some(program) = program() else { return Ok(Err(disk)) };
         let started = start(&program, &disk, &foreign, access).and_then(|(socket, process, lifeline)| {
             let end = socket.try_clone()?;

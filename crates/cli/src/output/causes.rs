@@ -38,8 +38,8 @@ fn hint_at(contents: &str) -> &'static str {
              other AGs is found by xfs_repair -n"
         }
         ZEROS => {
-            "; 'xfskit mkfs' makes an image of it, unless it is the external journal of an image: one that was cleared is \
-             zeros too"
+            "; 'xfskit mkfs' makes an image of it, unless it is the external journal of an image: one that was \
+             cleared is zeros too"
         }
         EXTERNAL_LOG => "; name that image, and this with --logdev (of a mount: -o logdev=)",
         _ => "",
@@ -151,8 +151,7 @@ impl From<DiskError> for CommandError {
 
 impl From<MakeError> for CommandError {
     fn from(error: MakeError) -> Self {
-        let kind = if let MakeError::Io(source) = &error { of_io(source) } else { Kind::Usage };
-        Self::new(kind, error)
+        Self::new(of_making(&error), error)
     }
 }
 
@@ -190,7 +189,9 @@ impl From<TransferError> for CommandError {
             error if error.is_bad_source() => (Kind::BadSource, None),
             _ => (Kind::Failed, None),
         };
-        with(kind, error, hint)
+        let begins_in_image = matches!(error, TransferError::Image { .. } | TransferError::LostNames { .. });
+        let error = with(kind, error, hint);
+        if begins_in_image { error.with_path_of_image() } else { error }
     }
 }
 
@@ -211,8 +212,10 @@ impl From<anyhow::Error> for CommandError {
             Some(BenchError::NoKernel(_)) => Some(Kind::NoMount),
             Some(BenchError::NoTool(_) | BenchError::Interrupted) => Some(Kind::Failed),
             None => {
-                let of_image = cause.downcast_ref().map(of_opening);
-                of_image.or_else(|| cause.downcast_ref().map(of_engine))
+                let of_image = cause.downcast_ref().map(of_opening).or_else(|| cause.downcast_ref().map(of_engine));
+                of_image
+                    .or_else(|| cause.downcast_ref().map(of_superblock))
+                    .or_else(|| cause.downcast_ref().map(of_making))
             }
         });
         Self::new(kind.unwrap_or(Kind::Failed), error)
@@ -234,6 +237,10 @@ fn of_opening(error: &OpenError) -> Kind {
         OpenError::Missing(_) | OpenError::NoFolder(_) | OpenError::NotAnImage { .. } => Kind::Missing,
         OpenError::ReadOnlyDevice(_) => Kind::Unreadable,
     }
+}
+
+fn of_making(error: &MakeError) -> Kind {
+    if let MakeError::Io(source) = error { of_io(source) } else { Kind::Usage }
 }
 
 fn of_kept(why: &NotReplaced) -> Kind {

@@ -8,7 +8,9 @@
 
 use super::exit;
 use crate::interrupt;
+use std::ffi::OsStr;
 use std::fmt::Display;
+use std::path::Path;
 use std::time::Duration;
 
 /// The result of what a command does.
@@ -80,18 +82,30 @@ pub enum Hint {
     UnlessWaiting(&'static str),
 }
 
+/// Whether a message begins with a path within an image, which is named together with the image then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Begins {
+    /// It begins with anything else.
+    Otherwise,
+    /// With a path in an image that is not known here.
+    InImage,
+    /// With a path in this image.
+    InImageOf(String),
+}
+
 /// Why a command failed.
 #[derive(Debug)]
 pub struct CommandError {
     kind: Kind,
     error: anyhow::Error,
     hint: Option<Hint>,
+    begins: Begins,
 }
 
 impl CommandError {
     /// An error of a kind.
     pub fn new(kind: Kind, error: impl Into<anyhow::Error>) -> Self {
-        Self { kind, error: error.into(), hint: None }
+        Self { kind, error: error.into(), hint: None, begins: Begins::Otherwise }
     }
 
     /// A message about an operation that failed.
@@ -108,6 +122,29 @@ impl CommandError {
     /// The same error of what `context` names.
     pub fn context(mut self, context: impl Display + Send + Sync + 'static) -> Self {
         self.error = self.error.context(context);
+        self.begins = Begins::Otherwise;
+        self
+    }
+
+    /// The same error of a path within an image.
+    pub fn at(self, path: impl AsRef<OsStr>) -> Self {
+        self.context(path.as_ref().display().to_string()).with_path_of_image()
+    }
+
+    /// The same error, whose message begins with a path within an image.
+    pub fn with_path_of_image(self) -> Self {
+        Self { begins: Begins::InImage, ..self }
+    }
+
+    /// The same error with the image in which its path is, if it has one.
+    pub fn in_image(mut self, image: &Path) -> Self {
+        if let Kind::Several(failures) = &mut self.kind {
+            let errors = std::mem::take(&mut failures.errors);
+            failures.errors = errors.into_iter().map(|error| error.in_image(image)).collect();
+        }
+        if self.begins == Begins::InImage {
+            self.begins = Begins::InImageOf(image.display().to_string());
+        }
         self
     }
 
@@ -131,8 +168,8 @@ impl CommandError {
     /// # Errors
     /// This error, if it was made of another one.
     pub fn into_cause<E: Display + std::fmt::Debug + Send + Sync + 'static>(self) -> Result<E> {
-        let Self { kind, error, hint } = self;
-        error.downcast().map_err(|error| Self { kind, error, hint })
+        let Self { kind, error, hint, begins } = self;
+        error.downcast().map_err(|error| Self { kind, error, hint, begins })
     }
 
     /// The message: the causes from the outside in, without those that the text before contains, and without a name
@@ -146,6 +183,10 @@ impl CommandError {
             } else if !message.contains(&cause) {
                 message = format!("{message}: {cause}");
             }
+        }
+        if let Begins::InImageOf(image) = &self.begins {
+            let between = if message.starts_with('/') { ":" } else { ": " };
+            message = format!("{image}{between}{message}");
         }
         match self.hint {
             Some(Hint::Always(hint)) => message.push_str(hint),
@@ -176,6 +217,12 @@ pub trait Context<T> {
     /// # Errors
     /// The same, with the text.
     fn with_context<C: Display + Send + Sync + 'static>(self, context: impl FnOnce() -> C) -> Result<T>;
+
+    /// Adds a path within an image.
+    ///
+    /// # Errors
+    /// The same, of the path.
+    fn at(self, path: impl AsRef<OsStr>) -> Result<T>;
 }
 
 impl<T, E: Into<CommandError>> Context<T> for Result<T, E> {
@@ -186,6 +233,10 @@ impl<T, E: Into<CommandError>> Context<T> for Result<T, E> {
     fn with_context<C: Display + Send + Sync + 'static>(self, context: impl FnOnce() -> C) -> Result<T> {
         self.map_err(|error| error.into().context(context()))
     }
+
+    fn at(self, path: impl AsRef<OsStr>) -> Result<T> {
+        self.map_err(|error| error.into().at(path))
+    }
 }
 
 impl<T> Context<T> for Option<T> {
@@ -195,6 +246,10 @@ impl<T> Context<T> for Option<T> {
 
     fn with_context<C: Display + Send + Sync + 'static>(self, context: impl FnOnce() -> C) -> Result<T> {
         self.ok_or_else(|| CommandError::msg(context().to_string()))
+    }
+
+    fn at(self, path: impl AsRef<OsStr>) -> Result<T> {
+        self.context(path.as_ref().display().to_string())
     }
 }
 

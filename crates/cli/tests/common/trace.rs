@@ -25,6 +25,8 @@ pub fn strace(calls: &Path) -> Command {
 struct Rights {
     is_landlocked: bool,
     filters: usize,
+    /// It is qemu-nbd, under Landlock's rules for the files of the disk.
+    serves: bool,
 }
 
 impl Rights {
@@ -37,6 +39,8 @@ impl Rights {
 pub struct Traced {
     /// How many processes gave up their rights.
     pub entered: usize,
+    /// How many times qemu-nbd was started, under Landlock's rules.
+    pub served: usize,
     /// Reads of the images by processes that had not, of more than signatures.
     pub before: Vec<String>,
     /// The longest read by one that had.
@@ -65,13 +69,18 @@ impl Traced {
         // A thread has what its process has. Only processes that have given up all start threads that read images.
         let mut last = Rights::default();
         let text = fs::read_to_string(calls).unwrap();
-        for line in text.lines() {
-            let (process, call) = line.trim_start().split_once(' ').unwrap();
-            let call = call.trim_start();
-            let rights = processes.entry(process).or_insert(last);
+        let calls = whole_calls(&text);
+        let parents = parents(&calls);
+        for (process, call) in &calls {
+            let process = *process;
+            let by_qemu = parents.get(process).and_then(|parent| processes.get(*parent)).filter(|rights| rights.serves);
+            let first = by_qemu.copied().unwrap_or(last);
+            let rights = processes.entry(process).or_insert(first);
             // A new program has what this one had: none that had entered starts one.
             if call.starts_with("execve(") && !call.contains(") = -1 ") {
-                *rights = Rights::default();
+                let is_qemu = call.split('"').nth(1).is_some_and(|program| program.ends_with("/qemu-nbd"));
+                *rights = Rights { serves: is_qemu && rights.is_landlocked, ..Rights::default() };
+                traced.served += usize::from(rights.serves);
             }
             rights.is_landlocked |= call.starts_with("landlock_restrict_self(") && call.ends_with("= 0");
             let has_filtered = call.starts_with("seccomp(SECCOMP_SET_MODE_FILTER") && call.ends_with("= 0");
@@ -84,13 +93,13 @@ impl Traced {
                 traced.allowed.extend(call.split_once("parent_fd=").map(|(_, fd)| fd.to_owned()));
             }
             if call.starts_with("capset(") {
-                traced.capabilities = call.into();
+                traced.capabilities.clone_from(call);
             }
             let rights = *rights;
             let is_refused = [" = -1 EPERM", " = -1 EACCES"].iter().any(|refusal| call.contains(refusal));
             // Whose file a loop device has was asked before, and is asked again.
             if rights.has_entered() && is_refused && !call.contains("\"/dev/loop") {
-                traced.refused.push(call.into());
+                traced.refused.push(call.clone());
             }
             for (_, size) in images.iter().filter(|(name, _)| call.contains(name.as_str())) {
                 traced.note_read(call, *size, rights);
@@ -103,6 +112,9 @@ impl Traced {
         let is_positioned = ["pread64(", "preadv(", "preadv2("].iter().any(|name| call.starts_with(name));
         let is_read = is_positioned || ["read(", "readv(", "mmap("].iter().any(|name| call.starts_with(name));
         let Some((arguments, result)) = call.rsplit_once(") = ").filter(|_| is_read) else { return };
+        if rights.serves {
+            return;
+        }
         let bytes: u64 = result.trim().parse().unwrap_or(0);
         if rights.has_entered() {
             self.read_after = self.read_after.max(bytes);
@@ -115,6 +127,33 @@ impl Traced {
             self.before.push(call.into());
         }
     }
+}
+
+/// The calls of a trace, each with its process, in the order in which they end: strace cuts those in two during which
+/// another process does something.
+fn whole_calls(text: &str) -> Vec<(&str, String)> {
+    let mut begun: HashMap<&str, &str> = HashMap::new();
+    let mut calls = Vec::new();
+    for line in text.lines() {
+        let (process, call) = line.trim_start().split_once(' ').unwrap();
+        let call = call.trim_start();
+        if let Some(start) = call.strip_suffix("<unfinished ...>") {
+            begun.insert(process, start.trim_end());
+        } else if let Some((_, end)) = call.strip_prefix("<... ").and_then(|call| call.split_once(" resumed>")) {
+            let start = begun.remove(process).unwrap_or_default();
+            calls.push((process, format!("{start}{end}")));
+        } else {
+            calls.push((process, call.into()));
+        }
+    }
+    calls
+}
+
+/// Which process or thread started each.
+fn parents<'a>(calls: &'a [(&'a str, String)]) -> HashMap<&'a str, &'a str> {
+    let starts = |call: &str| ["clone(", "clone3(", "fork(", "vfork("].iter().any(|name| call.starts_with(name));
+    let starts = calls.iter().filter(|(_, call)| starts(call));
+    starts.filter_map(|(process, call)| Some((call.rsplit_once(") = ")?.1.trim(), *process))).collect()
 }
 
 fn size(image: &PathBuf) -> u64 {

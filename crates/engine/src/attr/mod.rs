@@ -12,6 +12,7 @@
 //! Callers have the inode locked in their transaction.
 
 pub mod absent;
+mod attribute;
 mod change;
 mod drop;
 pub mod fork;
@@ -28,7 +29,8 @@ pub mod tree;
 pub mod update;
 mod work;
 
-pub use change::{Attr, Change, Value};
+pub use attribute::{Attr, Value};
+pub use change::Change;
 pub use drop::remove_all;
 pub use fork::EmptyFork;
 pub use list::{AttrRef, ListCursor, list, list_from};

@@ -24,6 +24,7 @@
 mod block;
 mod cursor;
 mod insert;
+mod node;
 mod query;
 mod remove;
 

@@ -44,7 +44,7 @@ impl Volume {
 
     /// How many requests at a time a program that reads much should have on their way, each from a thread of its own:
     /// more than one where the device's requests take long, as across a network
-    /// ([`Hints::queue_depth`](crate::device::Hints::queue_depth)).
+    /// ([`Hints::queue_depth`](xfskit_device::Hints::queue_depth)).
     pub fn queue_depth(&self) -> usize {
         self.mount.device.hints().queue_depth
     }

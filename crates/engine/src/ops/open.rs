@@ -64,7 +64,7 @@ impl Volume {
     ///
     /// A device that this process has another filesystem open on is refused: for any filesystem while that one writes,
     /// and for one that is to write while that one reads. It is known by its
-    /// [`Hints::identity`](crate::device::Hints::identity); that of an image file is refused by its lock.
+    /// [`Hints::identity`](xfskit_device::Hints::identity); that of an image file is refused by its lock.
     ///
     /// With [`read_only`](MountOptions::read_only), or on a device that takes no writes, nothing is ever written. A
     /// dirty log is replayed in memory, which takes up to 1 GiB for the changed blocks of each device.

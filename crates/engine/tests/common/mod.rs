@@ -16,10 +16,7 @@ use xfskit_engine::mount::{BlockPool, Mount};
 use xfskit_engine::trans::{InoId, InodeFields, Reservation, Transaction};
 use xfskit_mkfs::{AgLayout, Options, Size, make};
 use xfskit_ondisk::attr::leaf::LeafValue;
-use xfskit_ondisk::attr::leaf::LeafValue;
 use xfskit_ondisk::inode::FileMode;
-use xfskit_ondisk::inode::FileMode;
-use xfskit_ondisk::{InodeNumber, Timestamp};
 use xfskit_ondisk::{InodeNumber, Timestamp};
 
 /// An image in memory.

@@ -8,9 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use xfskit_device::{BlockDevice, Hints, MemoryDevice};
-use xfskit_engine::{Caller, Error, MountOptions, NewFile, RenameFlags, SetAttr, SetMode, SyncOf, SyncPoint, Volume};
+use xfskit_engine::{Caller, Error, MountOptions, NewFile, RenameFlags, SetAttr, SetMode, SyncKind, SyncPoint, Volume};
 use xfskit_mkfs::{Options, make};
-use xfskit_ondisk::{InodeNumber, Timestamp};
 use xfskit_ondisk::{InodeNumber, Timestamp};
 use xfskit_testkit::{kernel_mount, scratch};
 

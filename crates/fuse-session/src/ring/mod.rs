@@ -20,11 +20,12 @@
 
 mod entry;
 
+use crate::answer::Then;
 use crate::answering::{Answered, Attempt, data_only_of_fsync};
-use crate::filesystem::{Filesystem, Then};
+use crate::filesystem::Filesystem;
 use crate::forgets::Left;
 use crate::request::{Body, decode};
-use crate::session::{MIN_REPLY_BYTES, Shared, waits_for_requests};
+use crate::shared::{MIN_REPLY_BYTES, Shared, waits_for_requests};
 use crate::{Errno, opcode};
 use entry::{Entry, Found};
 use io_uring::squeue::Entry128;

@@ -200,33 +200,22 @@ fn in_circles(uses: &BTreeMap<String, BTreeMap<String, String>>) -> Vec<String> 
     found
 }
 
-/// Crates whose circles are not open yet, and why.
+/// Circles that are not open yet: how what they consist of begins, and why.
 const NOT_YET: &[(&str, &str)] = &[
-    ("cli", "entering the sandbox is a side effect of opening a file, from many places"),
-    ("bench", TO_BE_MOVED),
-    ("disk", TO_BE_MOVED),
-    ("fuse", TO_BE_MOVED),
-    ("fuse-session", TO_BE_MOVED),
-    ("nbd", TO_BE_MOVED),
-    ("ondisk", TO_BE_MOVED),
-    ("sim", TO_BE_MOVED),
-    ("transfer", TO_BE_MOVED),
-    ("xfskit", TO_BE_MOVED),
+    ("cli: ", "entering the sandbox is a side effect of opening a file, from many places"),
+    ("xfskit: ops::", "opens when `SetAttr` is a type of its own floor, which every filesystem shares"),
 ];
-const TO_BE_MOVED: &str = "types that files share lie in one of them";
 
 #[test]
 fn no_files_of_a_folder_use_each_other() {
     let mut found = Vec::new();
     for krate in crates() {
         let name = krate.file_name().expect("the crate's folder").display().to_string();
-        if NOT_YET.iter().any(|(not_yet, _)| *not_yet == name) {
-            continue;
-        }
         for members in Modules::of(sources_of(&krate)).uses().values() {
             found.extend(in_circles(members).into_iter().map(|what| format!("{name}: {what}")));
         }
     }
+    found.retain(|what| !NOT_YET.iter().any(|(beginning, _)| what.starts_with(beginning)));
     assert!(found.is_empty(), "circles, each by what it consists of: {found:#?}");
 }
 

@@ -9,31 +9,18 @@ use std::path::{Path, PathBuf};
 const MUTABLE_STATICS: &[(&str, &str, &str)] = &[
     ("device", "PICK", "the order that a test decides for the work of its thread, and for no other's"),
     ("device", "LOCKED", "the files that the process has locked, which its locks cannot tell"),
-    ("xfskit", "CLAIMED", "the devices that the process has mounted, whoever opened them"),
-    ("xfskit", "NEXT_NUMBER", "gives each mount of the process another number"),
-    ("xfskit", "NEXT", "deals out the parts of a divided counter to threads"),
-    ("xfskit", "SLOT", "a thread's part of a divided counter"),
-    ("xfskit", "LISTS", "a thread's memory for the lists of a transaction, empty between two"),
-    ("xfskit", "BLOCKS", "a thread's memory for the blocks of values, which mean nothing between two calls"),
+    ("engine", "CLAIMED", "the devices that the process has mounted, whoever opened them"),
+    ("engine", "NEXT_NUMBER", "gives each mount of the process another number"),
+    ("engine", "NEXT", "deals out the parts of a divided counter to threads"),
+    ("engine", "SLOT", "a thread's part of a divided counter"),
+    ("engine", "LISTS", "a thread's memory for the lists of a transaction, empty between two"),
+    ("engine", "BLOCKS", "a thread's memory for the blocks of values, which mean nothing between two calls"),
     ("transfer", "FAKED", "whether fakeroot's library is loaded, which is so for the whole program"),
     ("transfer", "ASKED", "what that library pretends, which is the same for the whole program"),
+    ("vfs", "SEED", "a thread's count for numbers that are hard to predict"),
     ("fuzz-harness", "LOCK", "the report of all targets is one file"),
     ("cli", "ASKED", "what a handler of signals sets, which is called with nothing"),
-    ("cli", "FAILURE", "whether standard output, of which there is one, took what was printed"),
-    ("cli", "STYLE", "what standard error, of which there is one, is shown on"),
-    ("cli", "ZONE", "the time zone of the machine"),
-    ("cli", "STATE", UNTIL_SESSION),
-    ("cli", "IS_INCOMPLETE", UNTIL_SESSION),
-    ("cli", "WAIT_MS", UNTIL_SESSION),
-    ("cli", "OTHERS_KEPT_OUT", UNTIL_SESSION),
-    ("cli", "CREDENTIALS", UNTIL_SESSION),
-    ("cli", "OPEN", UNTIL_SESSION),
-    ("cli", "IS_LEFT", UNTIL_SESSION),
-    ("cli", "SHOWN_FROM", UNTIL_SESSION),
-    ("cli", "IS_LEFT_OUT", UNTIL_SESSION),
-    ("cli", "SERVED", UNTIL_SESSION),
 ];
-const UNTIL_SESSION: &str = "passed on as a value once the command has one for what it opens";
 
 /// Types of statics that change.
 /// A `LazyLock` is a constant that is made when it is first read, unless it has one of these within.

@@ -1,5 +1,6 @@
 //! Where the files of a tar archive lie in it, for those that are read by name: the parts of a container image.
 
+use super::places::{Place, clean};
 use super::source::TarSource;
 use crate::error::Result;
 use std::collections::HashMap;
@@ -11,15 +12,6 @@ use std::sync::Arc;
 /// Links that lead to one another.
 const MAX_LINKS: usize = 8;
 const BUFFER_BYTES: usize = 1 << 20;
-
-/// A file of an archive.
-#[derive(Debug)]
-pub(super) enum Place {
-    /// Its contents, by their offset and length.
-    Data(u64, u64),
-    /// Another path of the archive.
-    Link(Vec<u8>),
-}
 
 /// An archive whose files are read by name.
 #[derive(Debug)]
@@ -50,19 +42,6 @@ impl ArchiveIndex {
         }
         None
     }
-}
-
-/// A path without `.` and with `..` taken out, which stays in the archive.
-pub(super) fn clean(path: &[u8]) -> Vec<u8> {
-    let mut names: Vec<&[u8]> = Vec::new();
-    for name in path.split(|&byte| byte == b'/') {
-        match name {
-            b"" | b"." => {}
-            b".." => drop(names.pop()),
-            name => names.push(name),
-        }
-    }
-    names.join(&b'/')
 }
 
 /// A part of a file, which others may read at the same time.

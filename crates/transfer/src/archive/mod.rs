@@ -13,6 +13,7 @@ mod header;
 mod index;
 mod packed;
 mod pax;
+mod places;
 mod reader;
 mod sink;
 mod source;

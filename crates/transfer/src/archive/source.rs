@@ -5,7 +5,8 @@
 //! stream without its end mark is complete where a file is, and counted, for it may have been cut short there.
 
 use super::header::{Header, until_zero};
-use super::index::{Place as IndexPlace, clean};
+use super::places::{Place as IndexPlace, clean};
+
 use super::reader::{MAX_EXTENSION_BYTES, Reader, packer, padding};
 use super::sparse::{self, Parts};
 use super::{BLOCK, acl, pax};

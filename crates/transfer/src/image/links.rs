@@ -10,8 +10,7 @@
 
 use super::sink::ImageSink;
 use crate::error::{Result, image};
-use crate::event::{Hidden, Kind, Node, join, split};
-use crate::whiteout::OverLinks;
+use crate::event::{Hidden, Kind, Node, OverLinks, join, split};
 use xfskit_vfs::Error;
 
 /// Most links that a path may lead through, as for Linux.

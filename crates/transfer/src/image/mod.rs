@@ -1,6 +1,7 @@
 //! Trees in XFS images.
 
 mod layer;
+mod layer_paths;
 mod links;
 mod reader;
 mod sink;

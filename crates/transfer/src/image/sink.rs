@@ -6,12 +6,12 @@
 //! layers ([`links`](super::links)).
 
 use crate::error::{Losses, Result, TransferError, image, shown};
-use crate::event::{Contents, Hidden, Kind, Meta, Node, split};
-use crate::image::layer::LayerPaths;
+use crate::event::{Contents, Hidden, Kind, Meta, Node, OverLinks, split};
+use crate::image::layer_paths::LayerPaths;
 use crate::image::reader::meta_of;
 use crate::paths::{PathId, Paths};
 use crate::pipe::{Existing, Sink};
-use crate::whiteout::{OverLinks, Whiteouts};
+use crate::whiteout::Whiteouts;
 use std::collections::HashMap;
 use xfskit_vfs::InodeNumber;
 use xfskit_vfs::{

@@ -22,16 +22,16 @@ fn parse_kind(text: &str) -> Option<FileKind> {
 
 /// What is given of a path; the rest is the tree's.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Entry {
-    pub(super) file_type: Option<FileKind>,
+pub(crate) struct Entry {
+    pub(crate) file_type: Option<FileKind>,
     mode: Option<u16>,
     uid: Option<u32>,
     gid: Option<u32>,
     mtime: Option<Timestamp>,
-    pub(super) target: Option<Vec<u8>>,
-    pub(super) device: Option<u32>,
+    pub(crate) target: Option<Vec<u8>>,
+    pub(crate) device: Option<u32>,
     xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
-    pub(super) is_optional: bool,
+    pub(crate) is_optional: bool,
 }
 
 /// Keywords that say something of the contents, of the file that the manifest was made from, or to mtree itself.

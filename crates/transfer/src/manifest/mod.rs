@@ -17,15 +17,12 @@
 mod entry;
 mod mtree;
 
-use crate::error::{Losses, Result, TransferError};
-use crate::event::{FileKind, Kind, Meta, Node};
-use crate::pipe::{Outlet, Source};
+use crate::error::{Result, TransferError};
+use crate::event::{FileKind, Kind, Node};
 use entry::Entry;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use xfskit_vfs::Timestamp;
 
 /// The largest file that is read.
 const MAX_BYTES: u64 = 256 << 20;
@@ -39,9 +36,9 @@ pub struct Manifest {
 
 /// An entry, and where it stands.
 #[derive(Debug)]
-struct Line {
+pub(crate) struct Line {
     number: usize,
-    entry: Entry,
+    pub(crate) entry: Entry,
     /// The tree has the path.
     seen: AtomicBool,
 }
@@ -106,59 +103,17 @@ impl Manifest {
         Ok(())
     }
 
-    fn bad(&self, line: &Line, what: String) -> TransferError {
+    /// The entries for paths that the tree did not have.
+    pub(crate) fn unseen(&self) -> impl Iterator<Item = (&Vec<u8>, &Line)> {
+        self.entries.iter().filter(|(_, line)| !line.seen.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn bad(&self, line: &Line, what: String) -> TransferError {
         TransferError::BadText { file: self.file.clone(), line: line.number, what }
     }
 
-    fn shown(&self, path: &[u8]) -> String {
+    pub(crate) fn shown(&self, path: &[u8]) -> String {
         format!("./{}", String::from_utf8_lossy(path))
-    }
-}
-
-/// What a manifest has and the tree before it lacks.
-pub struct ManifestSource {
-    manifest: Arc<Manifest>,
-    now: Timestamp,
-}
-
-impl ManifestSource {
-    /// The source; it is read after the tree. `now` is the time of what the manifest gives no time.
-    pub fn new(manifest: Arc<Manifest>, now: Timestamp) -> Self {
-        Self { manifest, now }
-    }
-}
-
-impl Source for ManifestSource {
-    fn send(&mut self, out: &mut Outlet) -> Result<()> {
-        let manifest = Arc::clone(&self.manifest);
-        for (path, line) in manifest.entries.iter().filter(|(_, line)| !line.seen.load(Ordering::Relaxed)) {
-            let entry = &line.entry;
-            if entry.is_optional {
-                continue;
-            }
-            let lacks = |what: &str| manifest.bad(line, format!("{}: {what}", manifest.shown(path)));
-            let kind = match entry.file_type {
-                None | Some(FileKind::File) => return Err(lacks("the tree has no such file; 'optional' allows it")),
-                Some(FileKind::Directory) => Kind::Directory,
-                Some(FileKind::Fifo) => Kind::Fifo,
-                Some(FileKind::Socket) => Kind::Socket,
-                Some(FileKind::Symlink) => {
-                    Kind::Symlink(entry.target.clone().ok_or_else(|| lacks("a new link needs link=TARGET"))?)
-                }
-                Some(FileKind::Char | FileKind::Block) => {
-                    let device = entry.device.ok_or_else(|| lacks("a new device needs device=MAJOR,MINOR"))?;
-                    if entry.file_type == Some(FileKind::Char) { Kind::Char(device) } else { Kind::Block(device) }
-                }
-            };
-            let mode = if kind == Kind::Directory { 0o755 } else { 0o644 };
-            let meta = Meta { mode, atime: self.now, mtime: self.now, ..Meta::default() };
-            out.send_new(Node { path: path.clone(), kind, meta })?;
-        }
-        Ok(())
-    }
-
-    fn losses(&self) -> Losses {
-        Losses::default()
     }
 }
 

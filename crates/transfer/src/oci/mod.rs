@@ -18,8 +18,9 @@ mod saved;
 
 use crate::archive::{TarSource, unpacked};
 use crate::error::{Losses, Result, TransferError};
+use crate::event::OverLinks;
 use crate::pipe::{Outlet, Source};
-use crate::whiteout::{OverLinks, Whiteouts};
+use crate::whiteout::Whiteouts;
 use blob::Blobs;
 use documents::{Config, Descriptor, Index, Manifest, Marker, is_config, is_index, is_layer, is_manifest};
 use std::path::Path;

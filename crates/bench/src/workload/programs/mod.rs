@@ -20,7 +20,7 @@ use crate::measure::Phase;
 use crate::report::{Cell, Goal, Section, Table};
 use crate::scratch::IMAGE;
 use crate::served_mount::ServedMount;
-use crate::target::{About, server_requests};
+use crate::subject::{About, server_requests};
 use anyhow::{Context, Result, ensure};
 use list::{Cache, Ground, PROGRAMS, Program};
 use std::collections::BTreeMap;

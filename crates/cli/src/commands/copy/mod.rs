@@ -16,7 +16,7 @@ use crate::open::session::Session;
 use crate::open::volume::{has_external_log, open, open_quietly};
 use crate::operand;
 use crate::output::causes::Usage;
-use crate::output::error::{Context, Result};
+use crate::output::error::{CommandError, Context, Result};
 use crate::output::exit;
 use crate::output::progress::{CopyBar, waiting_for};
 use std::ffi::OsStr;
@@ -182,14 +182,16 @@ fn look(args: &CpArgs, sources: &[CopyOperand], target: &CopyOperand, images: &m
             CopyOperand::Image(image, path) => {
                 let options = MountOptions { no_recovery: args.no_recovery, ..MountOptions::read_only() };
                 let filesystem = images.open(image, options)?;
-                let start = find_source(&filesystem, path)?;
+                let start = find_source(&filesystem, image, path)?;
                 if is_dir(&start) && !args.is_recursive() {
-                    return Err(TransferError::NotRecursive(shown(path)).into());
+                    let error = CommandError::from(TransferError::NotRecursive(shown(path)));
+                    return Err(error.with_path_of_image().in_image(image));
                 }
                 check_kind(is_dir(&start))?;
                 let name = name.as_deref().unwrap_or(source.name());
-                check_not_into_itself(&filesystem, start.inode, &base).with_context(|| shown(path))?;
-                check_not_onto_itself(&filesystem, start.inode, &base, name).with_context(|| shown(path))?;
+                check_not_into_itself(&filesystem, start.inode, &base).map_err(|error| of_path(error, image, path))?;
+                check_not_onto_itself(&filesystem, start.inode, &base, name)
+                    .map_err(|error| of_path(error, image, path))?;
             }
         }
     }
@@ -231,8 +233,14 @@ pub fn report_losses(session: &Session, losses: &Losses, privilege_loss: Privile
 }
 
 /// The source of a copy; with a slash at the end of the path, a symbolic link is followed.
-fn find_source(filesystem: &Volume, path: &OsStr) -> Result<Stat> {
-    filesystem.resolve(path.as_bytes(), LastLink::Keep).with_context(|| shown(path))
+fn find_source(filesystem: &Volume, image: &Path, path: &OsStr) -> Result<Stat> {
+    let found = filesystem.resolve(path.as_bytes(), LastLink::Keep);
+    found.map_err(|error| of_path(error, image, path))
+}
+
+/// The error of a path in one of several images.
+fn of_path(error: impl Into<CommandError>, image: &Path, path: &OsStr) -> CommandError {
+    error.into().at(path).in_image(image)
 }
 
 /// Copies all sources. With one comes its contents, where the name is that of an open file.
@@ -268,9 +276,10 @@ fn copy_all(
             CopyOperand::Image(image, path) => {
                 let options = MountOptions { no_recovery: args.no_recovery, ..MountOptions::read_only() };
                 let filesystem = images.open(image, options)?;
-                let start = find_source(&filesystem, path)?;
-                check_not_into_itself(&filesystem, start.inode, &base).with_context(|| shown(path))?;
-                check_not_onto_itself(&filesystem, start.inode, &base, prefix).with_context(|| shown(path))?;
+                let start = find_source(&filesystem, image, path)?;
+                check_not_into_itself(&filesystem, start.inode, &base).map_err(|error| of_path(error, image, path))?;
+                check_not_onto_itself(&filesystem, start.inode, &base, prefix)
+                    .map_err(|error| of_path(error, image, path))?;
                 if is_one && start.inode == filesystem.root() {
                     let counts = filesystem.statfs();
                     how.bar.expect_files(counts.inodes - counts.free_inodes);
@@ -281,7 +290,16 @@ fn copy_all(
                 how.copy(&mut source, &base, images)
             }
         };
-        losses = losses.and(lost?);
+        // Of two images either may be meant.
+        let one_image = match (source, target) {
+            (CopyOperand::Image(image, _), CopyOperand::Host(_))
+            | (CopyOperand::Host(_), CopyOperand::Image(image, _)) => Some(image),
+            _ => None,
+        };
+        losses = losses.and(lost.map_err(|error| match one_image {
+            Some(image) => error.in_image(image),
+            None => error,
+        })?);
     }
     if durability == Durability::Kept {
         how.bar.finish();
@@ -443,10 +461,11 @@ fn find_target(
                 }
                 Ok(_) => {}
                 Err(Error::NotFound) => drop(into(false)?),
-                Err(error) => return Err(error).with_context(|| shown(path)),
+                Err(error) => return Err(of_path(error, image, path)),
             }
-            let (dir, name) = xfskit_engine::split_path(path.as_bytes()).with_context(|| shown(path))?;
-            let dir = filesystem.resolve(dir, LastLink::Follow).with_context(|| shown(path))?.inode;
+            let (dir, name) =
+                xfskit_engine::split_path(path.as_bytes()).map_err(|error| of_path(error, image, path))?;
+            let dir = filesystem.resolve(dir, LastLink::Follow).map_err(|error| of_path(error, image, path))?.inode;
             Ok((Target::Image(filesystem, dir), Some(name.to_vec())))
         }
     }

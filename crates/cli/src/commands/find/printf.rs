@@ -339,7 +339,7 @@ fn followed_letter(filesystem: &Volume, entry: &Entry<'_>) -> Result<u8> {
         Ok(stat) => Ok(type_letter(stat.file_type)),
         Err(Error::NotFound | Error::NotADirectory) => Ok(b'N'),
         Err(Error::TooManySymlinks) => Ok(b'L'),
-        Err(error) => Err(error).with_context(|| entry.shown()),
+        Err(error) => Err(error).at(entry.path()),
     }
 }
 
@@ -348,7 +348,7 @@ fn target(filesystem: &Volume, entry: &Entry<'_>) -> Result<Option<Vec<u8>>> {
     if !entry.stat().file_type.is_symlink() {
         return Ok(None);
     }
-    filesystem.read_link(entry.stat().inode).map(Some).with_context(|| entry.shown())
+    filesystem.read_link(entry.stat().inode).map(Some).at(entry.path())
 }
 
 /// The line of `-ls`, of a search that began at `now`.

@@ -4,7 +4,7 @@ use super::numbers::{Age, Count, Perm, SizeTest};
 use super::owners::{List, Owners};
 use crate::args::glob::Glob;
 use crate::commands::attributes::label;
-use crate::open::paths::{number_of, path_of_dir, resolve, shown};
+use crate::open::paths::{number_of, path_of_dir, resolve};
 use crate::output::error::{Context, Result};
 use std::ffi::{OsStr, OsString};
 use std::ops::ControlFlow;
@@ -135,12 +135,12 @@ impl<'a> Entry<'a> {
 
     /// The label of SELinux, without the zero byte behind it.
     pub(super) fn label(&self, filesystem: &Volume) -> Result<Option<Vec<u8>>> {
-        label(filesystem, self.stat().inode).with_context(|| self.shown())
+        label(filesystem, self.stat().inode).at(self.path())
     }
 
-    /// The path for messages.
-    pub fn shown(&self) -> String {
-        String::from_utf8_lossy(&self.found.path).into_owned()
+    /// The path.
+    pub fn path(&self) -> &OsStr {
+        OsStr::from_bytes(&self.found.path)
     }
 }
 
@@ -150,7 +150,7 @@ impl Test {
     /// # Errors
     /// Those of a look-up; `Usage` for the name of an owner that the image does not know.
     pub(super) fn bind(&mut self, filesystem: &Volume, owners: &mut Owners) -> Result<()> {
-        let find = |path: &OsString| resolve(filesystem, path, LastLink::Keep).with_context(|| shown(path));
+        let find = |path: &OsString| resolve(filesystem, path, LastLink::Keep).at(path);
         match self {
             Self::SameFile(path) => *self = Self::Inode(Count::exactly(find(path)?.inode.0)),
             Self::Newer(_, reference) => {
@@ -218,7 +218,7 @@ impl Test {
                 _ => false,
             })
         };
-        read().with_context(|| entry.shown())
+        read().at(entry.path())
     }
 }
 
@@ -239,6 +239,6 @@ fn followed_type(filesystem: &Volume, entry: &Entry<'_>) -> Result<FileType> {
     match entry.followed(filesystem) {
         Ok(stat) => Ok(stat.file_type),
         Err(Error::NotFound | Error::NotADirectory | Error::TooManySymlinks) => Ok(FileType::Symlink),
-        Err(error) => Err(error).with_context(|| entry.shown()),
+        Err(error) => Err(error).at(entry.path()),
     }
 }

@@ -152,14 +152,14 @@ impl Search<'_> {
                 self.out.flush()?;
                 let asked = connection.ask(*number, &self.expression.commands[*number], path);
                 self.has_quit |= connection.has_ended;
-                return asked.with_context(|| entry.shown());
+                return asked.at(entry.path());
             }
             Action::Printf(format) => {
                 let text = format.text(self.filesystem, &mut self.owners, entry)?;
                 self.out.write_all(&text)?;
             }
             Action::Print | Action::Print0 | Action::List if self.as_json => {
-                let mut value = stat_json(self.filesystem, &entry.found.stat).with_context(|| entry.shown())?;
+                let mut value = stat_json(self.filesystem, &entry.found.stat).at(entry.path())?;
                 set_json(&mut value, "path", path);
                 writeln!(self.out, "{value}")?;
             }
