@@ -6,8 +6,9 @@
 //! contents, ranges           bytes and sizes; holes, space, copies; a long run of random steps beside a model
 //! durability                 what a reopening and a crash must leave
 //! ```
-//! A new filesystem has a [`Medium`], and its test calls [`check`]. What a filesystem says in its [`Limits`] is tried up
-//! to the limit and one beyond; what it says it cannot do has to be refused.
+//! A new filesystem has a [`Medium`], and its test calls [`check`]. What a filesystem says in its [`Limits`] is tried
+//! up to the limit and one beyond; what it says it cannot do has to be refused. `tests/all` runs the cases on the
+//! filesystem in memory, on XFS, and on the kernel's XFS through paths, which shows that they demand what Linux does.
 //!
 //! [`Limits`]: xfskit_vfs::Limits
 #![forbid(unsafe_code)]
