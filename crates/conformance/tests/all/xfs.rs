@@ -12,7 +12,7 @@ const IMAGE_BYTES: usize = 96 << 20;
 struct Image(Arc<MemoryDevice>);
 
 impl Image {
-    fn new(options: &Options) -> Box<dyn Medium> {
+    fn made(options: &Options) -> Box<dyn Medium> {
         let device = MemoryDevice::new(IMAGE_BYTES);
         make(&device, None, options, Timestamp::default()).expect("an image");
         Box::new(Self(Arc::new(device)))
@@ -36,17 +36,17 @@ fn options() -> Options {
 #[test]
 fn xfs_passes() {
     let options = options();
-    check(&|| Image::new(&options), &[]);
+    check(&|| Image::made(&options), &[]);
 }
 
 #[test]
 fn xfs_without_the_features_of_late_years_passes() {
     let options = Options { reflink: false, rmapbt: false, parent: false, large_extent_counts: false, ..options() };
-    check(&|| Image::new(&options), &[]);
+    check(&|| Image::made(&options), &[]);
 }
 
 #[test]
 fn xfs_with_small_blocks_passes() {
     let options = Options { block_bytes: 1024, ..options() };
-    check(&|| Image::new(&options), &[]);
+    check(&|| Image::made(&options), &[]);
 }
