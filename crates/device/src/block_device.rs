@@ -4,8 +4,8 @@ use std::io;
 
 /// Storage of fixed size, shared between threads. Ranges need not be whole sectors.
 ///
-/// A device that stands for another one implements [`WrapsDevice`](crate::WrapsDevice) instead, which passes on everything that it does
-/// not change. A device of its own has five methods:
+/// A device that stands for another one implements [`WrapsDevice`](crate::WrapsDevice) instead, which passes on
+/// everything that it does not change. A device of its own has five methods:
 ///
 /// ```
 /// use std::io::Result;

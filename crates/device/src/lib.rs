@@ -18,6 +18,7 @@ mod locks;
 mod loop_device;
 mod memory;
 mod overlay;
+pub mod probe;
 mod sysfs;
 mod wraps;
 

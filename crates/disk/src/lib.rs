@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! operand     disk.qcow2#3                              `operand`
-//! file        open, locked, and not read yet            `unread`, `below`, `header`
+//! file        open, locked, and not read yet            `unread`, `signature`, `header`, `below`
 //! container   raw, block device, qcow2, vmdk, metadump  `container`, `qcow2`, `vmdk`, `metadump`
-//! table       GPT, MBR with logical partitions          `table`, `gpt`, `mbr`
+//! table       GPT, MBR with logical partitions          `table`, `partition`, `gpt`, `mbr`
 //! LVM2        linear and striped volumes                `lvm`, `lvm_text`
 //! window      a BlockDevice onto extents of others      `window`
 //! ```

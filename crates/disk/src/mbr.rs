@@ -19,6 +19,7 @@ use crate::partition::{Partition, Table, TableKind};
 use std::collections::HashSet;
 use std::io;
 use xfskit_device::BlockDevice;
+use xfskit_device::probe::{Kind, holds_kind};
 
 const SECTOR_BYTES: u64 = 512;
 /// The type of the partition that stands for a GPT.
@@ -78,10 +79,7 @@ fn decode_entries(sector: &[u8]) -> Option<[Entry; 4]> {
 /// The entries in use of a first sector, if it is a table.
 pub(crate) fn decode_first(sector: &[u8]) -> Option<Vec<Entry>> {
     let entries = decode_entries(sector)?;
-    let is_filesystem = ["FAT12   ", "FAT16   "].iter().any(|name| &sector[54..62] == name.as_bytes())
-        || &sector[82..90] == b"FAT32   "
-        || [b"NTFS    ", b"EXFAT   "].contains(&&sector[3..11].try_into().ok()?)
-        || sector.starts_with(b"XFSB");
+    let is_filesystem = [Kind::Fat, Kind::Ntfs, Kind::Exfat, Kind::Xfs].iter().any(|kind| holds_kind(sector, *kind));
     let has_status = (0..4).all(|index| matches!(sector[446 + 16 * index], 0 | 0x80));
     let used: Vec<Entry> = entries.into_iter().filter(Entry::is_used).collect();
     let starts = used.iter().all(|entry| entry.first > 0);

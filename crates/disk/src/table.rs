@@ -5,6 +5,7 @@ use crate::partition::Table;
 use crate::{gpt, mbr};
 use std::io;
 use xfskit_device::BlockDevice;
+use xfskit_device::probe::{Kind, holds_kind};
 
 /// The partition table of a disk, if it has one.
 ///
@@ -29,5 +30,5 @@ pub fn table(disk: &dyn BlockDevice) -> io::Result<Option<Table>> {
 
 /// Whether the first sector is that of a filesystem, so that a table behind it is left over.
 fn holds_boot_sector(sector: &[u8]) -> bool {
-    sector[510..512] == [0x55, 0xaa] || sector.starts_with(b"XFSB") || sector.starts_with(b"LUKS")
+    sector[510..512] == [0x55, 0xaa] || [Kind::Xfs, Kind::Luks].iter().any(|kind| holds_kind(sector, *kind))
 }

@@ -30,12 +30,10 @@ mod parse;
 mod plan;
 mod readers;
 mod root;
-mod signatures;
 mod sizes;
 
 pub use error::MakeError;
-pub use existing::{Extent, disk_format, existing_format, first_data, known_contents};
+pub use existing::{Extent, first_data};
 pub use make::{make, plan, set_aside, verify};
 pub use options::{AgLayout, Autofsck, InodeSize, LogLocation, LogStripe, Options, Size, Stripe};
 pub use readers::{Reader, reader_names};
-pub use signatures::{EXTERNAL_LOG, MBR, TAR, XFS};

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
+use xfskit_device::probe::{Kind, existing_format};
 use xfskit_device::{BlockDevice, FileDevice};
 use xfskit_mkfs::{MakeError, Options, make};
 use xfskit_ondisk::superblock::RawSuperblock;
@@ -395,6 +396,6 @@ fn an_older_image_leaves_no_superblock_behind() {
     let old_ag = GIB / 8;
     assert_eq!(read(&image, old_ag, 4), [0; 4]);
     let device = FileDevice::open(&image, xfskit_device::Access::Write).unwrap();
-    assert_eq!(xfskit_mkfs::existing_format(&device).unwrap(), Some("an XFS image"));
+    assert_eq!(existing_format(&device).unwrap(), Some(Kind::Xfs));
     assert_eq!(device.size_bytes(), GIB);
 }

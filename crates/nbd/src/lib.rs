@@ -23,7 +23,8 @@
 //! |---|---|
 //! | `address` | the URI of an export |
 //! | `wire` | numbers of the protocol, the header of a request |
-//! | `stream` | a socket of either kind, with TLS or without |
+//! | `socket` | a socket of either kind |
+//! | `stream` | a socket with TLS or without |
 //! | `tls` | certificates, and what is sealed and opened |
 //! | `handshake` | from a new connection to the transmission phase |
 //! | `reply` | replies, checked and put together |
@@ -32,6 +33,7 @@
 //! | `device` | the block device: pieces, flushes, holes |
 //!
 //! Threads: one for each connection, and those of the callers. They do not survive a `fork`.
+#![forbid(unsafe_code)]
 
 mod address;
 mod connection;

@@ -22,9 +22,9 @@ use crate::output::progress::CopyBar;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use xfskit_device::probe::{Kind, disk_format};
 use xfskit_device::{Access, BlockDevice, FileDevice, InUse, OpenError};
 use xfskit_disk::Unnamed;
-use xfskit_mkfs::disk_format;
 use xfskit_ondisk::Superblock;
 use xfskit_transfer::Progress;
 
@@ -154,7 +154,7 @@ impl Copy<'_> {
         };
         let (own, other) = (identity(&*self.from)?, identity(to).with_context(|| name.clone())?);
         if own.0.is_none() || own != other {
-            let has = other.0.unwrap_or("nothing that is known");
+            let has = other.0.map_or("nothing that is known", Kind::text);
             let what = if own.0 == other.0 { "another filesystem of its kind" } else { has };
             return Err(Usage(format!(
                 "{name}: it holds {what}, and not the filesystem of the source; -f overwrites it"

@@ -22,9 +22,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
+use xfskit_device::probe::{self, known_contents};
 use xfskit_device::{Access, BlockDevice, FileDevice, OpenError, share_storage};
 use xfskit_engine::Volume;
-use xfskit_mkfs::{TAR, known_contents};
 use xfskit_ondisk::InodeNumber;
 use xfskit_transfer::{Adjust, ImageSource, Losses, Sink, Source, TarSink, transfer};
 
@@ -125,7 +125,7 @@ impl Replaced {
             return Err(why.into());
         }
         let device = FileDevice::open(format!("/proc/self/fd/{}", replaced.file.as_raw_fd()), Access::Read)?;
-        if !force && known_contents(&device)? != Some(TAR) {
+        if !force && known_contents(&device)? != Some(probe::Kind::Tar) {
             return Err(Usage("it is neither empty nor an archive; -f replaces it".into()).into());
         }
         replaced._device = Some(device);

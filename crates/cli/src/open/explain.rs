@@ -1,24 +1,25 @@
 //! What is wrong with an image that cannot be opened.
 
 use super::mounted::explain;
-use crate::output::causes::{NotAnImage, ZEROS};
+use crate::output::causes::NotAnImage;
 use crate::output::error::CommandError;
 use std::path::Path;
 use std::sync::Arc;
 use xfskit::rescue::{Loss, Search, rescue};
 use xfskit_device::BlockDevice;
+use xfskit_device::probe::{Kind, known_contents};
 use xfskit_engine::Error;
-use xfskit_mkfs::{Extent, XFS, first_data, known_contents};
+use xfskit_mkfs::{Extent, first_data};
 use xfskit_ondisk::Corruption;
 use xfskit_vfs::SuperblockFault;
 
 /// The error of an image that cannot be opened. A file in another known format is reported as such, not as damaged.
 pub fn named(path: &Path, device: &dyn BlockDevice, error: CommandError) -> CommandError {
     match known_contents(device) {
-        Ok(Some(XFS)) => error,
+        Ok(Some(Kind::Xfs)) => error,
         Ok(Some(what)) => explain(path, NotAnImage(what).into()),
         Ok(None) if first_data(device, Extent::Disk).is_ok_and(|data| data.is_none()) => {
-            explain(path, NotAnImage(ZEROS).into())
+            explain(path, NotAnImage(Kind::Zeros).into())
         }
         _ => explain(path, error),
     }

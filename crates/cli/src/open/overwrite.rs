@@ -12,9 +12,10 @@ use crate::output::error::{Context, Result};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use xfskit_device::probe::{Kind, disk_format, existing_format};
 use xfskit_device::{Access, BlockDevice, FileDevice, OpenError};
 use xfskit_disk::Unnamed;
-use xfskit_mkfs::{Extent, disk_format, existing_format, first_data};
+use xfskit_mkfs::{Extent, first_data};
 
 /// The ends of the names of virtual disks.
 const VIRTUAL: [&str; 7] = ["qcow2", "qcow", "vmdk", "vdi", "vhd", "vhdx", "qed"];
@@ -134,17 +135,14 @@ pub fn verify_existing(path: &Path, device: &FileDevice, overwrite: Overwrite, s
 fn verify_overwritable(
     name: &str,
     device: &dyn BlockDevice,
-    found: Option<&str>,
+    found: Option<Kind>,
     extent: Extent,
     overwrite: Overwrite,
 ) -> Result<()> {
     if let Some(what) = found {
         // Who names a whole disk may have meant a part of it.
-        let part = if what.contains("partition table") {
-            format!("; {name}#2 is its second partition")
-        } else {
-            String::new()
-        };
+        let part =
+            if what.is_partition_table() { format!("; {name}#2 is its second partition") } else { String::new() };
         return Err(Usage(format!("{name}: it holds {what}; -f overwrites it{part}")).into());
     }
     if overwrite == Overwrite::Unformatted {

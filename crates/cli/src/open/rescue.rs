@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use xfskit::rescue::{Loss, Search, rescue};
 use xfskit_device::BlockDevice;
-use xfskit_mkfs::{MBR, XFS, known_contents};
+use xfskit_device::probe::{Kind, known_contents};
 
 /// Whether warnings about an image are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +38,8 @@ pub fn rescued(
     let OpenPart { device, stored_bytes } = part;
     let search = match known_contents(&*device) {
         // A partition table overwrites the first sector of a disk, which may contain an image.
-        Ok(Some(MBR)) => Search::LikelyPlaces,
-        Ok(Some(XFS) | None) | Err(_) => extent_of_search(stored_bytes),
+        Ok(Some(Kind::Mbr)) => Search::LikelyPlaces,
+        Ok(Some(Kind::Xfs) | None) | Err(_) => extent_of_search(stored_bytes),
         Ok(Some(_)) => return Ok((device, Vec::new())),
     };
     let Some(rescued) = rescue(Arc::clone(&device), search).with_context(|| path.display().to_string())? else {

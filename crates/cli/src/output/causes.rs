@@ -7,11 +7,11 @@ use super::error::{CommandError, Hint, Kind};
 use crate::interrupt::Interrupted;
 use std::io;
 use xfskit_check::CheckError;
-use xfskit_device::OpenError;
+use xfskit_device::{OpenError, probe};
 use xfskit_disk::{DiskError, PartFault};
 use xfskit_engine::Error;
 use xfskit_fuse::MountError;
-use xfskit_mkfs::{EXTERNAL_LOG, MBR, MakeError};
+use xfskit_mkfs::MakeError;
 use xfskit_ondisk::SuperblockError;
 use xfskit_transfer::{NotReplaced, TransferError};
 use xfskit_vfs::SuperblockFault;
@@ -23,25 +23,22 @@ pub struct Usage(pub String);
 
 /// The contents of a file that is not an image.
 #[derive(Debug, thiserror::Error)]
-#[error("this is not an XFS image: it holds {0}{hint}", hint = hint_at(.0))]
-pub struct NotAnImage(pub &'static str);
-
-/// The contents of a device without any data.
-pub const ZEROS: &str = "zeros, as far as was looked";
+#[error("this is not an XFS image: it holds {0}{hint}", hint = hint_at(*.0))]
+pub struct NotAnImage(pub probe::Kind);
 
 /// What the user can do about it.
-fn hint_at(contents: &str) -> &'static str {
+fn hint_at(contents: probe::Kind) -> &'static str {
     match contents {
-        MBR => {
+        probe::Kind::Mbr => {
             "; name the device of the partition, or a part of the disk (disk.img#1). No copy of a superblock was found \
              near the start and where an AG is likely to start: an XFS image that the table was written over with \
              other AGs is found by xfs_repair -n"
         }
-        ZEROS => {
+        probe::Kind::Zeros => {
             "; 'xfskit mkfs' makes an image of it, unless it is the external journal of an image: one that was \
              cleared is zeros too"
         }
-        EXTERNAL_LOG => "; name that image, and this with --logdev (of a mount: -o logdev=)",
+        probe::Kind::XfsLog => "; name that image, and this with --logdev (of a mount: -o logdev=)",
         _ => "",
     }
 }

@@ -4,10 +4,13 @@
 use crate::source::{Source, crates, is_of_name, sources_of};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// What a name in a file stands for.
+type Names = BTreeMap<String, Vec<String>>;
+
 /// A crate as modules: the names in a path from the crate's root.
 pub struct Modules {
     /// The code of each module, and the names that its `use` brings in, each with the whole path.
-    files: BTreeMap<Vec<String>, (String, BTreeMap<String, Vec<String>>)>,
+    files: BTreeMap<Vec<String>, (String, Names)>,
 }
 
 /// The module of a file: `a/mod.rs` and `a.rs` are both `a`.

@@ -4,11 +4,12 @@ use super::{Error, Filesystem, Result};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use xfskit_device::probe::existing_format;
 use xfskit_device::{Access, BlockDevice, FileDevice, OpenError, share_storage};
 use xfskit_engine::Volume;
 use xfskit_engine::{Claim, ClaimFor, MountOptions};
 use xfskit_engine::{Environment, SystemEnvironment};
-use xfskit_mkfs::{Extent, MakeError, Options, existing_format, first_data, make, set_aside, verify};
+use xfskit_mkfs::{Extent, MakeError, Options, first_data, make, set_aside, verify};
 
 /// What a file's device says.
 const FILE_SECTOR_BYTES: usize = 512;
@@ -222,7 +223,7 @@ fn make_and_open(
 fn expect_empty(device: &dyn BlockDevice, path: &Path, extent: Extent) -> Result<()> {
     let holds = |what: String| Err(Error::HoldsData { path: path.into(), what });
     if let Some(what) = existing_format(device).map_err(MakeError::Io)? {
-        return holds(what.to_owned());
+        return holds(what.to_string());
     }
     match first_data(device, extent).map_err(MakeError::Io)? {
         Some(offset) => holds(format!("data of an unknown kind (byte {offset} is not zero)")),

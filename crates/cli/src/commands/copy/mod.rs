@@ -27,9 +27,9 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xfskit::rescue::{Loss, Search, rescue};
+use xfskit_device::probe::{disk_format, known_contents};
 use xfskit_device::{Access, BlockDevice, FileDevice, Holder, Names, OpenError, share_storage};
 use xfskit_engine::{AttrLogging, Error, LastLink, MountOptions, Stat, Volume};
-use xfskit_mkfs::{disk_format, known_contents};
 use xfskit_ondisk::InodeNumber;
 use xfskit_transfer::{
     Adjust, Durability, Existing, HostSink, HostSource, ImageSink, ImageSource, Keeper, LeaveOut, Losses, NotReplaced,
@@ -417,7 +417,7 @@ pub fn why_kept(before: &Holders, file: &File, force: bool) -> std::io::Result<O
 /// What kind of disk image a file is, if it is one. Other files are replaced, as by cp(1).
 fn disk_contents(device: FileDevice) -> std::io::Result<Option<&'static str>> {
     if let Some(what) = disk_format(&device)? {
-        return Ok(Some(what));
+        return Ok(Some(what.text()));
     }
     if device.size_bytes() < MIN_XFS_BYTES || known_contents(&device)?.is_some() {
         return Ok(None);
