@@ -1,13 +1,26 @@
 //! What Linux's `FS_IOC_FSSETXATTR` sets of an inode.
 
-/// Flags of an inode that callers set, in the bits of Linux's `FS_XFLAG_*`. Those up to `FILESTREAM` have the bits of
-/// an XFS inode's flags on disk.
+/// Flags of an inode that callers set, in the bits of Linux's `FS_XFLAG_*`.
 pub mod xflags {
     /// The contents lie on the realtime device.
     pub const REALTIME: u32 = 1 << 0;
     /// Blocks are preallocated; cannot be set.
     pub const PREALLOC: u32 = 1 << 1;
-    /// What a flag of `inode::flags` may be, the two above apart.
+    /// Nothing of the file may change.
+    pub const IMMUTABLE: u32 = 1 << 3;
+    /// What the file holds is only added to.
+    pub const APPEND: u32 = 1 << 4;
+    /// What is made in a directory lies on the realtime device.
+    pub const RTINHERIT: u32 = 1 << 8;
+    /// What is made in a directory has its project, and no other may enter.
+    pub const PROJINHERIT: u32 = 1 << 9;
+    /// No symbolic links can be made in a directory.
+    pub const NOSYMLINKS: u32 = 1 << 10;
+    /// A file is allocated in units of its extent size.
+    pub const EXTSIZE: u32 = 1 << 11;
+    /// Files that are made in a directory have its extent size.
+    pub const EXTSZINHERIT: u32 = 1 << 12;
+    /// The flags that are stored in one field of an inode of XFS, the first two apart.
     pub const OF_DISK: u32 = 0x7ff8;
     /// Direct access.
     pub const DAX: u32 = 1 << 15;
@@ -20,12 +33,14 @@ pub mod xflags {
 /// Flags, project and hints of an inode.
 ///
 /// ```
-/// # fn keep_to_project(fs: &dyn xfskit_vfs::Volume, dir: xfskit_vfs::InodeNumber) -> xfskit_vfs::Result<()> {
-/// let mut flags = fs.flags(dir)?;
-/// flags.project = 7;
-/// flags.xflags |= 0x200; // FS_XFLAG_PROJINHERIT
-/// fs.set_flags(dir, &flags, &xfskit_vfs::Caller::root())?;
-/// # Ok(()) }
+/// use xfskit_vfs::{Caller, InodeNumber, Result, Volume, xflags};
+///
+/// fn keep_to_project(volume: &dyn Volume, dir: InodeNumber) -> Result<()> {
+///     let mut flags = volume.flags(dir)?;
+///     flags.project = 7;
+///     flags.xflags |= xflags::PROJINHERIT;
+///     volume.set_flags(dir, &flags, &Caller::root())
+/// }
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {

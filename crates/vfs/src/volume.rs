@@ -20,7 +20,7 @@ pub struct Limits {
     pub name_bytes: usize,
     /// Longest target of a symbolic link, in bytes.
     pub symlink_bytes: usize,
-    /// Longest name of an extended attribute, in bytes, with its prefix.
+    /// Longest name of an extended attribute, in bytes, behind its prefix.
     pub xattr_name_bytes: usize,
     /// Longest value of an extended attribute, in bytes.
     pub xattr_value_bytes: usize,
@@ -28,6 +28,8 @@ pub struct Limits {
     pub file_bytes: u64,
     /// Most links of a file.
     pub links: u32,
+    /// Longest label, in bytes.
+    pub label_bytes: usize,
     /// Bytes of which ranges of [`Volume::clone_range`], and of collapsing and inserting, are multiples.
     pub block_bytes: u32,
     /// Whether files can share blocks ([`Volume::clone_range`]).
@@ -36,6 +38,8 @@ pub struct Limits {
     pub collapse: bool,
     /// Whether a rename can leave a whiteout.
     pub whiteout: bool,
+    /// Whether files have ACLs: else attributes of those names are refused by `NotSupported`.
+    pub acls: bool,
 }
 
 /// A filesystem that is open. Shared between threads; its calls run side by side, and each is one step for all others,
@@ -53,7 +57,7 @@ pub struct Limits {
 /// A file without a name stays while it has references ([`Self::add_reference`]). A number that came out of a directory
 /// may stand for another file as soon as that file has lost its last name, unless it is referenced.
 ///
-/// `tests/conformance` of this crate is what every implementation passes.
+/// What every implementation passes is the crate `xfskit-conformance` of this project.
 pub trait Volume: Send + Sync {
     /// The root directory.
     fn root(&self) -> InodeNumber;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use xfskit_ondisk::{DiskAddress, RawSuperblock};
 
 /// Bytes of a label.
-const LABEL_BYTES: usize = 12;
+pub(crate) const LABEL_BYTES: usize = 12;
 
 /// Which UUID a filesystem gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

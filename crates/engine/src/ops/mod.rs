@@ -46,6 +46,7 @@ mod xattr;
 
 pub(crate) use create::Hold;
 pub use grow::Growth;
+pub(crate) use identity::LABEL_BYTES;
 pub use identity::NewUuid;
 pub use info::Usage;
 pub use open::RecoveredDevices;

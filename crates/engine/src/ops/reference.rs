@@ -134,7 +134,10 @@ impl Volume {
     pub fn add_reference(&self, inode: InodeNumber) -> Result<()> {
         let inode = self.mount.inode(inode)?;
         inode.opens.fetch_add(1, Ordering::AcqRel);
-        Ok(())
+        // One that is free would hand the reference to the next file with its number.
+        super::check_state_in_use(&inode.state_lock().read()).inspect_err(|_| {
+            inode.opens.fetch_sub(1, Ordering::AcqRel);
+        })
     }
 
     /// The attributes of an inode, and a reference to it: it is counted while the inode is locked, so it is of the file

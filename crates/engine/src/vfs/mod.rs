@@ -6,7 +6,7 @@ mod handles;
 
 pub use extras::{LARP_PROPERTY, SUPERBLOCK_PROPERTY};
 
-use crate::ops::{TrimBy, Volume};
+use crate::ops::{LABEL_BYTES, TrimBy, Volume};
 use std::ops::{ControlFlow, Range};
 use xfskit_ondisk::attr::MAX_VALUE_BYTES;
 use xfskit_ondisk::symlink::SYMLINK_LENGTH_LIMIT;
@@ -28,10 +28,12 @@ impl xfskit_vfs::Volume for Volume {
             xattr_value_bytes: MAX_VALUE_BYTES,
             file_bytes: crate::data::MAX_SIZE_BYTES,
             links: i32::MAX as u32,
+            label_bytes: LABEL_BYTES,
             block_bytes: self.geometry().block_bytes() as u32,
             reflink: self.shares_blocks(),
             collapse: true,
             whiteout: true,
+            acls: true,
         }
     }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 const CRATES: &[&[&str]] = &[
     &["model-sync", "vfs"],
     &["ondisk", "device", "sandbox", "fuse-session"],
-    &["nbd", "disk", "mkfs", "check", "testkit"],
+    &["nbd", "disk", "mkfs", "check", "testkit", "conformance"],
     &["engine"],
     &["xfskit"],
     &["fuse", "transfer", "sim"],

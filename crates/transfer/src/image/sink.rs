@@ -582,6 +582,9 @@ fn whole_file<'a>(node: &'a Node, bytes: &'a [u8]) -> WholeFile<'a> {
 }
 
 fn open_dir(filesystem: &dyn Volume, inode: InodeNumber, path: &[u8]) -> Result<Dir> {
+    if !filesystem.limits().acls {
+        return Ok(Dir { inode, has_default_acl: false });
+    }
     match filesystem.get_xattr(inode, DEFAULT_ACL) {
         Ok(_) => Ok(Dir { inode, has_default_acl: true }),
         Err(Error::NoAttribute) => Ok(Dir { inode, has_default_acl: false }),

@@ -1,0 +1,21 @@
+//! The numbers of Linux's errors.
+
+pub const EPERM: i32 = 1;
+pub const ENOENT: i32 = 2;
+pub const ENXIO: i32 = 6;
+pub const E2BIG: i32 = 7;
+pub const EEXIST: i32 = 17;
+pub const EXDEV: i32 = 18;
+pub const ENOTDIR: i32 = 20;
+pub const EISDIR: i32 = 21;
+pub const EINVAL: i32 = 22;
+pub const EFBIG: i32 = 27;
+pub const ENOSPC: i32 = 28;
+pub const EMLINK: i32 = 31;
+pub const ERANGE: i32 = 34;
+pub const ENAMETOOLONG: i32 = 36;
+pub const ENOTEMPTY: i32 = 39;
+pub const ELOOP: i32 = 40;
+pub const ENODATA: i32 = 61;
+pub const EOPNOTSUPP: i32 = 95;
+pub const ESTALE: i32 = 116;
