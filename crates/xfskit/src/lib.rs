@@ -78,8 +78,8 @@
 //!
 //! [`Filesystem`] is `Send` and `Sync`, and its calls take `&self`; they run side by side and lock what they touch.
 //! An image that is open to write is refused to every other filesystem, one that reads in the same program included.
-//! A [`File`] borrows its `Filesystem`, so threads that use one are scoped ([`std::thread::scope`]), or each opens its
-//! own from an `Arc<Filesystem>`.
+//! A [`Filesystem`] is a handle that clones, and a [`File`] holds one too: a thread or a struct owns what it uses. The
+//! last handle closes the image.
 //!
 //! # Errors
 //!

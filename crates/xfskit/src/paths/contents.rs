@@ -68,7 +68,7 @@ impl Filesystem {
     }
 }
 
-fn read_all(file: &File<'_>) -> EngineResult<Vec<u8>> {
+fn read_all(file: &File) -> EngineResult<Vec<u8>> {
     let mut contents = Vec::new();
     let size = usize::try_from(file.inode.stat()?.size).map_err(|_| Cause::TooLarge)?;
     contents.try_reserve_exact(size).map_err(|_| Cause::TooLarge)?;

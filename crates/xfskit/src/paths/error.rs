@@ -55,6 +55,11 @@ pub enum Error {
     /// The image's file cannot be opened or made.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The image cannot be closed: another handle of it is open.
+    #[error(
+        "close the image: another Filesystem, a File or a listing of it is open still; it is closed with the last one"
+    )]
+    InUse,
     /// An image is to be made where something lies already.
     #[error("{}: it holds {what}; MkfsOptions::replace overwrites it", .path.display())]
     HoldsData {
@@ -109,6 +114,7 @@ impl Error {
                 OpenError::ReadOnlyDevice(_) => io::ErrorKind::ReadOnlyFilesystem,
                 OpenError::Io { source, .. } => source.kind(),
             },
+            Self::InUse => io::ErrorKind::ResourceBusy,
             Self::HoldsData { .. } => io::ErrorKind::AlreadyExists,
             #[cfg(feature = "mkfs")]
             Self::Make(xfskit_mkfs::MakeError::Io(source)) => source.kind(),
@@ -173,6 +179,7 @@ impl fmt::Debug for Error {
             }
             Self::Volume(source) => f.debug_tuple("Volume").field(source).finish(),
             Self::Open(error) => f.debug_tuple("Open").field(error).finish(),
+            Self::InUse => f.write_str("InUse"),
             Self::HoldsData { path, what } => {
                 f.debug_struct("HoldsData").field("path", path).field("what", what).finish()
             }

@@ -1,6 +1,6 @@
 //! Open files.
 
-use super::{AsPath, FileType, Filesystem, InodeRef, LastLink, Metadata, OnPath, Permissions, Result};
+use super::{AsPath, FileType, Filesystem, Held, InodeRef, LastLink, Metadata, OnPath, Permissions, Result};
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use xfskit_engine::{Caller, NewFile, SetAttr, SetMode, split_path};
@@ -127,7 +127,7 @@ impl Filesystem {
     ///
     /// # Errors
     /// `Path`: `NotFound`, `IsADirectory`, `Invalid` for what has no contents, as a pipe or device.
-    pub fn open_file(&self, path: impl AsPath) -> Result<File<'_>> {
+    pub fn open_file(&self, path: impl AsPath) -> Result<File> {
         self.open_with(path, &FileOptions::new())
     }
 
@@ -135,7 +135,7 @@ impl Filesystem {
     ///
     /// # Errors
     /// As [`Self::open_with`].
-    pub fn create_file(&self, path: impl AsPath) -> Result<File<'_>> {
+    pub fn create_file(&self, path: impl AsPath) -> Result<File> {
         self.open_with(path, &FileOptions::new().write(true).truncate(true).create(true))
     }
 
@@ -144,12 +144,12 @@ impl Filesystem {
     /// # Errors
     /// `Path`: `NotFound`, `Exists`, `IsADirectory`, `Invalid` for what has no contents and for options that
     /// contradict each other, `ReadOnly`, `NotPermitted`, `NoSpace`.
-    pub fn open_with(&self, path: impl AsPath, options: &FileOptions) -> Result<File<'_>> {
+    pub fn open_with(&self, path: impl AsPath, options: &FileOptions) -> Result<File> {
         let path = path.as_path_bytes();
         self.open_at(path, options).on("open", path)
     }
 
-    fn open_at(&self, path: &[u8], options: &FileOptions) -> EngineResult<File<'_>> {
+    fn open_at(&self, path: &[u8], options: &FileOptions) -> EngineResult<File> {
         options.verify()?;
         if options.writes() && self.volume().options().read_only {
             return Err(Cause::ReadOnly);
@@ -198,7 +198,7 @@ impl Filesystem {
         if options.writes() {
             inode.set_writes();
         }
-        Ok(File { inode, position: 0, appends: options.append })
+        Ok(File { inode: Held::new(self, inode), position: 0, appends: options.append })
     }
 
     /// Makes an empty file; `None` where another thread has removed it already.
@@ -227,11 +227,11 @@ impl Filesystem {
     }
 
     /// A file that has no name, near the directory of `path`.
-    pub(super) fn unnamed(&self, dir: &InodeRef<'_>) -> EngineResult<File<'_>> {
+    pub(super) fn unnamed(&self, dir: &InodeRef<'_>) -> EngineResult<File> {
         let new = NewFile::new(FileType::File, NEW_FILE);
         let mut inode = self.volume().tmpfile(dir.number(), &new, &Caller::root())?;
         inode.set_writes();
-        Ok(File { inode, position: 0, appends: false })
+        Ok(File { inode: Held::new(self, inode), position: 0, appends: false })
     }
 }
 
@@ -244,14 +244,17 @@ impl Filesystem {
 /// [`sync_data`](Self::sync_data) or [`Filesystem::sync`].
 ///
 /// Reading and writing at an offset take `&self`, and threads may share a file for them; [`Read`], [`Write`] and
-/// [`Seek`] have a position, so they take `&mut self`. A `File` borrows its filesystem: threads that use it are scoped.
-pub struct File<'fs> {
-    pub(super) inode: InodeRef<'fs>,
+/// [`Seek`] have a position, so they take `&mut self`.
+///
+/// It keeps its filesystem open: [`Filesystem::close`] is refused until it is dropped, and where the [`Filesystem`]
+/// itself was dropped, the image is closed with the last `File`.
+pub struct File {
+    pub(super) inode: Held,
     position: u64,
     appends: bool,
 }
 
-impl File<'_> {
+impl File {
     /// Fills `buffer` from byte `offset` on; returns how many bytes there were, fewer than asked for only at the end
     /// of the file.
     ///
@@ -324,7 +327,7 @@ impl File<'_> {
     /// # Errors
     /// `Unsupported` for a name with an unknown prefix.
     pub fn get_xattr(&self, name: impl AsRef<[u8]>) -> io::Result<Option<Vec<u8>>> {
-        Ok(super::attributes::get_xattr(&self.inode, name.as_ref())?)
+        Ok(super::attributes::get_xattr(self.inode.volume(), self.inode.number(), name.as_ref())?)
     }
 
     /// Sets an extended attribute, by its full name.
@@ -369,7 +372,7 @@ impl File<'_> {
     }
 }
 
-impl Read for File<'_> {
+impl Read for File {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.read_at(buffer, self.position)?;
         self.position += count as u64;
@@ -377,7 +380,7 @@ impl Read for File<'_> {
     }
 }
 
-impl Write for File<'_> {
+impl Write for File {
     /// Writes all of `data`, or fewer bytes where an error stops it, which the write of the rest meets. Of more than
     /// 1 MiB to append, that much.
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
@@ -399,7 +402,7 @@ impl Write for File<'_> {
     }
 }
 
-impl Seek for File<'_> {
+impl Seek for File {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let position = match to {
             SeekFrom::Start(offset) => Some(offset),
@@ -412,7 +415,7 @@ impl Seek for File<'_> {
     }
 }
 
-impl fmt::Debug for File<'_> {
+impl fmt::Debug for File {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { inode, position, appends } = self;
         let (inode, writes) = (inode.number().0, inode.writes());

@@ -216,7 +216,7 @@ fn make_and_open(
 ) -> Result<Filesystem> {
     make(&*device, None, options, environment.now())?;
     let volume = Volume::open_claimed(device, None, MountOptions::default(), environment, vec![claim]);
-    Ok(Filesystem { volume: Some(volume.map_err(|source| Error::Image { verb: "open", source })?) })
+    Ok(Filesystem::new(volume.map_err(|source| Error::Image { verb: "open", source })?))
 }
 
 fn expect_empty(device: &dyn BlockDevice, path: &Path, extent: Extent) -> Result<()> {
