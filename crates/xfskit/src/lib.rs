@@ -83,9 +83,9 @@
 //!
 //! # Errors
 //!
-//! [`Error`] names the path and keeps the engine's error, whose [`errno`](volume::Error::errno) is that of the
-//! system call. `?` makes an [`std::io::Error`] of it, of the kind that `std::fs` has. The methods of [`File`] return
-//! [`std::io::Result`], as the traits [`std::io::Read`] and [`std::io::Write`] do; all other calls return [`Result`].
+//! [`Error`] names the path, has the number of the system call's error ([`Error::errno`]) and keeps the engine's error
+//! ([`Error::cause`]). All calls return it, but for [`std::io::Read`], [`std::io::Write`] and [`std::io::Seek`] of a
+//! [`File`]. `?` makes an [`std::io::Error`] of it, which has the number, as the errors of `std::fs`, and no message.
 //!
 //! Where a call lists its errors, "`Path`: `NotFound`" is the variant of [`Error`], then the variant of
 //! [`volume::Error`] in its `source`, which [`Error::cause`] returns:
@@ -97,23 +97,6 @@
 //! assert!(matches!(error.cause(), Some(xfskit::volume::Error::NotFound)));
 //! assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
 //! # Ok::<(), xfskit::Error>(())
-//! ```
-//!
-//! The number of the system call's error is not in the [`std::io::Error`]: [`errno_of`] gives it, or in two steps the
-//! errors within:
-//!
-//! ```
-//! # let device = std::sync::Arc::new(xfskit::device::MemoryDevice::new(32 << 20));
-//! # let fs = xfskit::create_on(device, &xfskit::MkfsOptions::new().small())?;
-//! let error = std::io::Error::from(fs.read("/none").unwrap_err());
-//! assert_eq!(xfskit::errno_of(&error), Some(2));
-//! let within = error.get_ref().and_then(|within| within.downcast_ref::<xfskit::Error>());
-//! assert_eq!(within.and_then(xfskit::Error::cause).map(xfskit::volume::Error::errno), Some(2));
-//! // A call of a `File`, or of a `Volume`, has no path to name, and `volume::Error` itself within.
-//! let error = fs.create_file("/file")?.set_len(u64::MAX).unwrap_err();
-//! let within = error.get_ref().and_then(|within| within.downcast_ref::<xfskit::volume::Error>());
-//! assert_eq!(within.map(xfskit::volume::Error::errno), Some(27));
-//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! A message contains its cause, so no error returns the cause as its `source` again.
@@ -129,9 +112,6 @@
 //! - The calls of [`Metadata`] give values, no `Result`: XFS has all of the times, for one.
 //! - [`Permissions`] are bits, as chmod(1) takes them: `Permissions::new(0o644)`.
 //! - [`DirEntry::name`] is bytes, and [`DirEntry::file_type`] needs no call that can fail.
-//! - [`File::write_at`] writes all of the data or fails, and [`File::read_at`] fills the buffer up to the file's end.
-//! - [`std::io::Error::raw_os_error`] of an error that was made by `?`, or by a [`File`], is `None`: [`errno_of`] knows
-//!   the number.
 //! - [`Filesystem::write_atomic`], [`Filesystem::walk`], [`Filesystem::paths_of`] and attributes have no counterpart.
 //!
 //! # Levels
@@ -174,7 +154,7 @@ pub mod volume;
 
 pub use paths::{
     AsPath, DirEntry, Error, File, FileOptions, FileType, Filesystem, Info, Metadata, Node, OpenOptions, Permissions,
-    ReadDir, RenameMode, Result, Times, Walk, WalkEntry, errno_of, grow,
+    ReadDir, RenameMode, Result, Times, Walk, WalkEntry, grow,
 };
 #[cfg(feature = "mkfs")]
 pub use paths::{MakeError, MkfsOptions, create, create_on};

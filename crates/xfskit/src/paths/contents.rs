@@ -61,7 +61,7 @@ impl Filesystem {
         if entry.is_dirs {
             return Err(Cause::IsADirectory);
         }
-        let file = self.unnamed(&entry.dir)?;
+        let file = self.unnamed(&entry.dir, path)?;
         let volume = self.volume();
         volume.write_at(file.inode.number(), 0, contents)?;
         volume.link_over(entry.dir.number(), entry.name, file.inode.number(), &Caller::root())

@@ -22,7 +22,7 @@ mod walk;
 
 pub use admin::grow;
 pub use as_path::AsPath;
-pub use error::{Error, Result, errno_of};
+pub use error::{Error, Result};
 pub use file::{File, FileOptions};
 pub use kinds::{Metadata, Times};
 #[cfg(feature = "mkfs")]
