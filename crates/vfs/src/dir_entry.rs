@@ -2,7 +2,7 @@
 
 use crate::{Error, FileType, InodeNumber};
 
-/// An entry of a directory, as [`Volume::list_dir`] lists it.
+/// An entry of a directory, as a filesystem lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirEntry {
     /// Its name.
@@ -22,7 +22,7 @@ impl From<DirEntryRef<'_>> for DirEntry {
     }
 }
 
-/// An entry of a directory while [`Volume::read_dir`] shows it.
+/// An entry of a directory while a filesystem shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirEntryRef<'a> {
     /// Its name.

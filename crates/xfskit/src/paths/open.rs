@@ -185,8 +185,8 @@ impl Filesystem {
     ///
     /// As unmounting, it is refused while something is open: a clone, a [`File`](crate::File), a
     /// [`ReadDir`](crate::ReadDir) or a [`Walk`](crate::Walk). It does not wait for them. This handle goes in any case,
-    /// and the image stays open for the others until the last one is closed or dropped. Of clones that are closed at the
-    /// same time, one closes the image.
+    /// and the image stays open for the others until the last one is closed or dropped. Of clones that are closed at
+    /// the same time, one closes the image.
     ///
     /// ```
     /// # let device = std::sync::Arc::new(xfskit::device::MemoryDevice::new(32 << 20));
