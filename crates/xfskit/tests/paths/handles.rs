@@ -39,9 +39,12 @@ fn a_struct_owns_a_file_and_its_filesystem_and_goes_to_another_thread() {
     assert!(is_clean(device.to_bytes()));
 }
 
+/// Opens something that keeps the image open.
+type Keep = fn(&Filesystem) -> Box<dyn std::any::Any>;
+
 #[test]
 fn closing_is_refused_while_anything_is_open_and_the_last_handle_closes() {
-    let keep: [fn(&Filesystem) -> Box<dyn std::any::Any>; 4] = [
+    let keep: [Keep; 4] = [
         |fs| Box::new(fs.clone()),
         |fs| Box::new(fs.open_file("/dir/file").unwrap()),
         |fs| Box::new(fs.read_dir("/dir").unwrap()),
