@@ -152,6 +152,7 @@ impl Error {
 
     /// Names where damage hangs from, unless its own place is known: the disk address of the inode or AG header through
     /// which the structure was found, and whose it is.
+    #[doc(hidden)]
     #[must_use]
     pub fn below(self, address: DiskAddress, owner: u64) -> Self {
         match self {

@@ -1,6 +1,7 @@
 //! What Linux's `FS_IOC_FSSETXATTR` sets of an inode.
 
-/// Flags of an inode that callers set, in the bits of Linux's `FS_XFLAG_*`.
+/// Flags of an inode that callers set, in the bits of Linux's `FS_XFLAG_*`. A filesystem may store those up to
+/// `FILESTREAM` in the same bits.
 pub mod xflags {
     /// The contents lie on the realtime device.
     pub const REALTIME: u32 = 1 << 0;

@@ -1,7 +1,6 @@
 //! Writes to an image in memory, cuts the power, and shows what the journal brings back.
 //! Usage: cargo run -p xfskit --example crash
 
-use std::io;
 use std::sync::Arc;
 use xfskit::device::MemoryDevice;
 use xfskit::{Filesystem, MkfsOptions};
@@ -10,7 +9,7 @@ use xfskit::{Filesystem, MkfsOptions};
 ///
 /// # Errors
 /// None, unless the library has a defect.
-pub fn crash() -> io::Result<(String, Vec<String>)> {
+pub fn crash() -> xfskit::Result<(String, Vec<String>)> {
     let device = Arc::new(MemoryDevice::new(64 << 20));
     let fs = xfskit::create_on(device.clone(), &MkfsOptions::new().small())?;
     fs.create_dir("/letters")?;
@@ -26,12 +25,12 @@ pub fn crash() -> io::Result<(String, Vec<String>)> {
 
     let fs = Filesystem::options().open_device(Arc::new(MemoryDevice::from_bytes(survived)))?;
     let recovery = fs.info().recovery.unwrap_or_else(|| "nothing to recover".to_owned());
-    let names = fs.walk("/")?.map(|entry| Ok(entry?.path().display().to_string())).collect::<io::Result<_>>()?;
+    let names = fs.walk("/")?.map(|entry| Ok(entry?.path().display().to_string())).collect::<xfskit::Result<_>>()?;
     fs.close()?;
     Ok((recovery, names))
 }
 
-fn main() -> io::Result<()> {
+fn main() -> xfskit::Result<()> {
     let (recovery, names) = crash()?;
     println!("{recovery}");
     println!("{} names: {} ...", names.len(), names.iter().take(3).cloned().collect::<Vec<_>>().join(" "));

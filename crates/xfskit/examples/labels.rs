@@ -12,7 +12,7 @@ const LABEL: &str = "security.selinux";
 ///
 /// # Errors
 /// Those of opening the image.
-pub fn audit(image: &Path, below: &str) -> std::io::Result<Vec<String>> {
+pub fn audit(image: &Path, below: &str) -> xfskit::Result<Vec<String>> {
     let fs = Filesystem::options().read_only(true).open(image)?;
     let mut labels = HashMap::from([(Path::new(below).to_path_buf(), fs.get_xattr(below, LABEL)?)]);
     let mut findings = Vec::new();

@@ -7,7 +7,7 @@ use xfskit::Filesystem;
 ///
 /// # Errors
 /// Those of the image.
-pub fn tour(image: &str) -> std::io::Result<Vec<String>> {
+pub fn tour(image: &str) -> xfskit::Result<Vec<String>> {
     let fs = Filesystem::open(image)?;
     fs.create_dir_all("/etc")?;
     fs.write("/etc/motd", "hello\n")?;

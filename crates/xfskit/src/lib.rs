@@ -43,96 +43,28 @@
 //! # Opening and closing
 //!
 //! [`Filesystem::open`] takes an image file or a block device and the lock of it, [`Filesystem::options`] says more,
-//! and [`create`](fn@create) makes an image; one of 16 MiB has 7.3 MB free. [`Filesystem::close`] writes everything out
-//! and reports what went wrong; dropping a [`Filesystem`] does the same and can report nothing. A program that ends
-//! without either leaves an image that the next opening recovers, the kernel's mount included. To see what a power cut
-//! leaves of an image file, copy the file while it is open and no call runs, and open the copy. Dropping a
-//! [`volume::Volume`] that a program opened itself writes nothing out, as a power cut. Images that lost their first
-//! superblock or their end are for [`rescue`].
-//!
-//! # Paths
-//!
-//! Paths are bytes; everything that implements [`AsPath`] will do. They count from the root of the image, with a
-//! leading slash or without: there is no current directory, and the empty path is the root's. Symbolic links are
-//! followed as by `std::fs`; one with an absolute target stays within the image. A call that removes or moves refuses
-//! a path that ends in `.` or `..`. The crate `xfskit-transfer` copies whole trees in and out by one call (`copy_in`,
-//! `copy_out`).
-//!
-//! # Rights
-//!
-//! Every call is the superuser's: no permission is checked, and what is made belongs to user 0 and group 0 (in a
-//! directory with the set-group-id bit, to its group). Immutable and append-only files are protected from every
-//! caller. A program that acts for others checks their rights itself.
+//! and [`create`](fn@create) makes an image. [`Filesystem::close`] writes everything out and reports what went wrong.
+//! Images that lost their first superblock or their end are for [`rescue`]. Every call is the superuser's: no
+//! permission is checked.
 //!
 //! # What is durable when
 //!
-//! Once [`Filesystem::sync`] or [`Filesystem::close`] has returned, everything done before it is durable; after
-//! [`File::sync_all`], everything done to that file. Without them a crash may lose any number of the last calls.
-//! Changes of names, attributes, owners and permissions are lost from the last one backwards, so one that is there has
-//! all before it; contents, and times that were set alone, may be lost where later calls are not. A crash never leaves
-//! half of a change to one name, or to the attributes of one file: a rename was done or was not. Calls of many steps,
-//! as [`Filesystem::remove_dir_all`], may be cut off between two. Contents are not atomic: [`Filesystem::write`] says
-//! what a crash may leave, and [`Filesystem::write_atomic`] leaves the old or the new.
+//! | after | durable is |
+//! |---|---|
+//! | [`Filesystem::sync`], [`Filesystem::close`] | everything done before it |
+//! | [`File::sync_all`] | everything done to that file |
+//! | [`Filesystem::write_atomic`] | after a crash, the old file or all of the new one |
+//! | any other call | after a crash, perhaps nothing of it, but never half of a change to one name |
 //!
 //! # Threads
 //!
-//! [`Filesystem`] is `Send` and `Sync`, and its calls take `&self`; they run side by side and lock what they touch.
-//! An image that is open to write is refused to every other filesystem, one that reads in the same program included.
-//! A [`File`] borrows its `Filesystem`, so threads that use one are scoped ([`std::thread::scope`]), or each opens its
-//! own from an `Arc<Filesystem>`.
+//! A [`Filesystem`] is a handle that clones, and a [`File`] holds one too: threads and structs own what they use. Calls
+//! run side by side. The last handle closes the image.
 //!
 //! # Errors
 //!
-//! [`Error`] names the path and keeps the engine's error, whose [`errno`](volume::Error::errno) is that of the
-//! system call. `?` makes an [`std::io::Error`] of it, of the kind that `std::fs` has. The methods of [`File`] return
-//! [`std::io::Result`], as the traits [`std::io::Read`] and [`std::io::Write`] do; all other calls return [`Result`].
-//!
-//! Where a call lists its errors, "`Path`: `NotFound`" is the variant of [`Error`], then the variant of
-//! [`volume::Error`] in its `source`, which [`Error::cause`] returns:
-//!
-//! ```
-//! # let device = std::sync::Arc::new(xfskit::device::MemoryDevice::new(32 << 20));
-//! # let fs = xfskit::create_on(device, &xfskit::MkfsOptions::new().small())?;
-//! let error = fs.read("/none").unwrap_err();
-//! assert!(matches!(error.cause(), Some(xfskit::volume::Error::NotFound)));
-//! assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
-//! # Ok::<(), xfskit::Error>(())
-//! ```
-//!
-//! The number of the system call's error is not in the [`std::io::Error`]: [`errno_of`] gives it, or in two steps the
-//! errors within:
-//!
-//! ```
-//! # let device = std::sync::Arc::new(xfskit::device::MemoryDevice::new(32 << 20));
-//! # let fs = xfskit::create_on(device, &xfskit::MkfsOptions::new().small())?;
-//! let error = std::io::Error::from(fs.read("/none").unwrap_err());
-//! assert_eq!(xfskit::errno_of(&error), Some(2));
-//! let within = error.get_ref().and_then(|within| within.downcast_ref::<xfskit::Error>());
-//! assert_eq!(within.and_then(xfskit::Error::cause).map(xfskit::volume::Error::errno), Some(2));
-//! // A call of a `File`, or of a `Volume`, has no path to name, and `volume::Error` itself within.
-//! let error = fs.create_file("/file")?.set_len(u64::MAX).unwrap_err();
-//! let within = error.get_ref().and_then(|within| within.downcast_ref::<xfskit::volume::Error>());
-//! assert_eq!(within.map(xfskit::volume::Error::errno), Some(27));
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
-//!
-//! A message contains its cause, so no error returns the cause as its `source` again.
-//!
-//! Damage is `Corrupt`, which names the check, the structure, the disk address and the owner; of the superblock it is
-//! `Superblock`. Damage and a device that fails concern the call that meets them. When the journal cannot be written, a
-//! flush fails, or an error stops a change half-way, the filesystem shuts itself down: every later change fails, and
-//! the image stays as the journal can recover it.
-//!
-//! # Where it is not `std::fs`
-//!
-//! - [`FileOptions`] has no `read`: every file that is open can be read.
-//! - The calls of [`Metadata`] give values, no `Result`: XFS has all of the times, for one.
-//! - [`Permissions`] are bits, as chmod(1) takes them: `Permissions::new(0o644)`.
-//! - [`DirEntry::name`] is bytes, and [`DirEntry::file_type`] needs no call that can fail.
-//! - [`File::write_at`] writes all of the data or fails, and [`File::read_at`] fills the buffer up to the file's end.
-//! - [`std::io::Error::raw_os_error`] of an error that was made by `?`, or by a [`File`], is `None`: [`errno_of`] knows
-//!   the number.
-//! - [`Filesystem::write_atomic`], [`Filesystem::walk`], [`Filesystem::paths_of`] and attributes have no counterpart.
+//! [`Error`] names the path, and has the number of the system call's error ([`Error::errno`]), the
+//! [kind](Error::kind) and the [cause](Error::cause). `?` makes an [`std::io::Error`] with that number of it.
 //!
 //! # Levels
 //!
@@ -142,20 +74,9 @@
 //! | inodes | servers and tools that act for callers with rights, by inode numbers | [`volume`] |
 //! | engine | this project's own crates: caches, journal, trees | the crate `xfskit-engine`; see `ARCHITECTURE.md` |
 //!
-//! Only the first two stay as they are from one version to the next. [`Filesystem::volume`] leads from the
-//! first to the second: attributes that must be new or must be there ([`volume::SetMode`]), batches, holes, shared
-//! extents.
-//!
-//! ```
-//! # let device = std::sync::Arc::new(xfskit::device::MemoryDevice::new(32 << 20));
-//! # let fs = xfskit::create_on(device, &xfskit::MkfsOptions::new().small())?;
-//! use xfskit::volume::{Caller, LastLink, SetMode};
-//!
-//! fs.write("/file", "text")?;
-//! let file = fs.volume().resolve_ref(b"/file", LastLink::Follow)?;
-//! fs.volume().set_xattr(file.number(), b"user.lock", b"1", SetMode::Create, &Caller::root())?;
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
+//! Only the first two stay as they are from one version to the next. [`Filesystem::volume`] leads from the first to
+//! the second. The [`guide`] says the rest: paths, rights, what a crash may leave, how errors are told apart, and where
+//! this is not `std::fs`.
 //!
 //! The library opens one filesystem on one device. Partitions, logical volumes and virtual disks, copies of trees
 //! between host and image, archives and the check of an image are the command's.
@@ -167,18 +88,25 @@
 //! | `mkfs` (default) | [`create`](fn@create) makes images; without it they can only be opened |
 #![forbid(unsafe_code)]
 
+pub mod guide;
 pub mod rescue;
 
+/// Devices that an image can lie on: a file or block device, memory, or what implements
+/// [`BlockDevice`](device::BlockDevice).
+pub mod device {
+    #[doc(inline)]
+    pub use xfskit_device::{
+        Access, BlockDevice, FileDevice, Fua, Hints, Holder, InUse, MemoryDevice, OpenError, WrapsDevice,
+    };
+}
 mod paths;
 pub mod volume;
 
 pub use paths::{
     AsPath, DirEntry, Error, File, FileOptions, FileType, Filesystem, Info, Metadata, Node, OpenOptions, Permissions,
-    ReadDir, RenameMode, Result, Times, Walk, WalkEntry, errno_of, grow,
+    ReadDir, RenameMode, Result, Times, Walk, WalkEntry, grow,
 };
 #[cfg(feature = "mkfs")]
 pub use paths::{MakeError, MkfsOptions, create, create_on};
-pub use xfskit_device as device;
 #[doc(inline)]
 pub use xfskit_engine::XattrChange;
-pub use xfskit_ondisk as ondisk;

@@ -19,8 +19,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use xfskit_device::{BlockDevice, Fua, Hints, WrapsDevice, data_pieces};
 use xfskit_engine::{Error, Result};
+#[doc(inline)]
+pub use xfskit_ondisk::AgNumber;
 use xfskit_ondisk::superblock::{SUPERBLOCK_CRC_OFFSET, SUPERBLOCK_MAGIC, SuperblockError, Unsupported};
-use xfskit_ondisk::{AgNumber, Geometry, RawSuperblock, Superblock, checksum_matches, set_checksum};
+use xfskit_ondisk::{Geometry, RawSuperblock, Superblock, checksum_matches, set_checksum};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Bytes that are read at once while copies are looked for.

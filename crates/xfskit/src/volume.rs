@@ -92,7 +92,7 @@
 //!
 //! # What is durable when
 //!
-//! As at the level of paths, see [the crate's page](crate#what-is-durable-when): after [`Volume::sync`],
+//! As at the level of paths, see [the crate's page](crate::guide#what-is-durable-when): after [`Volume::sync`],
 //! [`Volume::fsync`] and [`Volume::fdatasync`]. Many files together: [`Volume::begin_fsync`] for each, then one
 //! [`Volume::await_durable`]. Threads that call `fsync` at the same time share checkpoint and flush by themselves.
 //! Dropping a volume without [`Volume::unmount`] leaves the image as a power cut would; a
@@ -123,7 +123,7 @@ pub use xfskit_engine::{
     Usage, Volume, WholeFile, XattrChange, XattrOptions, split_path, xflags,
 };
 #[doc(inline)]
-pub use xfskit_ondisk::{InodeNumber, Timestamp};
+pub use xfskit_ondisk::{Corruption, InodeNumber, Lsn, Timestamp};
 
 /// Named places where the engine can be made to fail, to see what a program makes of that. Names are given to
 /// [`MountOptions::error_tags`] with the pass, counted from 1, that fails.

@@ -1,5 +1,5 @@
 //! `public-api.txt` lists what a caller of the library can name, so that a person can review the list and its changes.
-//! What `xfskit::volume` shows of the crate `xfskit-engine` is listed with it.
+//! What `xfskit::volume` shows of the crates `xfskit-engine` and `xfskit-vfs` is listed with it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -67,29 +67,35 @@ static API: LazyLock<Option<Vec<String>>> = LazyLock::new(|| {
     let face = items("xfskit")?;
     let shown: Vec<&str> = face.iter().filter_map(|line| line.strip_prefix("pub use xfskit::volume::")).collect();
     assert!(shown.contains(&"Volume"), "{shown:?}");
-    let renamed = |line: &str| {
-        let mut pieces = line.split("xfskit_engine::");
+    let renamed_of = |krate: &str, line: &str| {
+        let mut pieces = line.split(krate);
         let mut renamed = pieces.next().unwrap().to_owned();
         for piece in pieces {
             let module_end = piece.find(|c: char| !(c.is_lowercase() || "_:".contains(c))).unwrap_or(piece.len());
             let (modules, rest) = piece.split_at(piece[..module_end].rfind("::").map_or(0, |at| at + 2));
             let name = rest.split(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap();
+            // The floor's trait has the name of the engine's type.
+            let is_trait = krate == "xfskit_vfs::" && modules == "volume::";
             let is_shown = shown.contains(&name) || modules.split("::").any(|module| shown.contains(&module));
             match modules.rfind("xflags::").or(modules.rfind("error_tags::")) {
                 Some(at) if is_shown => renamed += &format!("xfskit::volume::{}{rest}", &modules[at..]),
-                _ if is_shown => renamed += &format!("xfskit::volume::{rest}"),
-                _ => renamed += &format!("xfskit_engine::{piece}"),
+                _ if is_shown && !is_trait => renamed += &format!("xfskit::volume::{rest}"),
+                _ => renamed += &format!("{krate}{piece}"),
             }
         }
         renamed
+    };
+    let renamed = |line: &str| {
+        let crates = ["xfskit_engine::", "xfskit_vfs::", "xfskit_ondisk::"];
+        crates.iter().fold(line.to_owned(), |line, krate| renamed_of(krate, &line))
     };
     let is_of_shown = |line: &String| {
         let subject = line.rsplit(" for ").next().unwrap();
         let at = subject.find("xfskit");
         at.is_some_and(|at| subject[at..].starts_with("xfskit::volume::"))
     };
-    let of_engine = items("xfskit-engine")?;
-    let mut all: Vec<String> = of_engine.iter().map(|line| renamed(line)).filter(is_of_shown).collect();
+    let below = [items("xfskit-engine")?, items("xfskit-vfs")?].concat();
+    let mut all: Vec<String> = below.iter().map(|line| renamed(line)).filter(is_of_shown).collect();
     all.retain(|line| !line.starts_with("pub use "));
     all.extend(face.iter().filter(|line| !line.starts_with("pub use xfskit::volume::")).map(|line| renamed(line)));
     all.sort_by_key(|line| (line.find("xfskit::").map(|at| line[at..].to_owned()), line.clone()));
@@ -122,6 +128,22 @@ fn no_public_item_shows_a_type_of_the_engine() {
     // The list has a type that callers can name under the path that they use.
     let shown: Vec<_> = api.iter().filter(|line| line.contains("xfskit_engine")).collect();
     assert!(shown.is_empty(), "callers cannot name the engine's types in these: {shown:#?}");
+}
+
+/// What is on disk in which form is no promise: of the crate that knows it callers see the few types that they need.
+#[test]
+fn no_public_item_shows_a_form_on_disk() {
+    let Some(api) = API.as_ref() else { return };
+    let is_named =
+        |name: &str| api.iter().any(|line| line.starts_with("pub use") && line.ends_with(&format!("::{name}")));
+    for line in api {
+        for piece in line.split("xfskit_ondisk::").skip(1) {
+            let path = piece.split(|c: char| !(c.is_alphanumeric() || "_:".contains(c))).next().unwrap();
+            let name = path.rsplit("::").next().unwrap();
+            assert!(is_named(name), "callers cannot name {path} of the crate xfskit-ondisk in: {line}");
+        }
+    }
+    assert!(!api.iter().any(|line| line.starts_with("pub use xfskit::ondisk")), "the crate is shown whole");
 }
 
 /// All Rust files below a folder.

@@ -49,6 +49,7 @@ impl Growth {
     /// # Errors
     /// `Invalid` for a size that is smaller than the filesystem; `Superblock` for one that the format cannot have, and
     /// for a superblock that makes no sense.
+    #[doc(hidden)]
     pub fn plan(superblock: &RawSuperblock, size_bytes: u64) -> Result<Self> {
         let superblock = &sound(superblock)?;
         let (old_blocks, ag_blocks) = (superblock.data_blocks.get(), u64::from(superblock.ag_blocks.get()));

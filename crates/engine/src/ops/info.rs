@@ -33,6 +33,7 @@ impl Volume {
     /// assert!(volume.geometry().has_parent() && volume.recovery_report().is_none());
     /// # Ok::<(), xfskit::Error>(())
     /// ```
+    #[doc(hidden)]
     pub fn geometry(&self) -> &Geometry {
         &self.mount.geometry
     }
@@ -55,6 +56,7 @@ impl Volume {
     }
 
     /// The fields of the superblock as they are in memory now, counts of free blocks and inodes included.
+    #[doc(hidden)]
     pub fn superblock(&self) -> RawSuperblock {
         self.mount.superblock()
     }

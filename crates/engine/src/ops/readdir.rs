@@ -23,8 +23,7 @@ pub struct ReadDir<'v> {
 
 impl<'v> ReadDir<'v> {
     /// Reads the first batch, so that what is no directory is found out at once.
-    #[doc(hidden)]
-    pub fn new(dir: InodeRef<'v>) -> Result<Self> {
+    pub(super) fn new(dir: InodeRef<'v>) -> Result<Self> {
         let mut listing = Self { dir, batch: Vec::new().into_iter(), cookie: Some(0) };
         listing.fill()?;
         Ok(listing)
@@ -37,18 +36,7 @@ impl<'v> ReadDir<'v> {
 
     fn fill(&mut self) -> Result<()> {
         let Some(cookie) = self.cookie.take() else { return Ok(()) };
-        let mut batch: Vec<DirEntry> = Vec::new();
-        let mut next = None;
-        self.dir.volume().read_dir(self.dir.number(), cookie, |entry| {
-            if batch.len() == MAX_BATCH {
-                next = Some(entry.cookie);
-                return ControlFlow::Break(());
-            }
-            if entry.name != b"." && entry.name != b".." {
-                batch.push(entry.into());
-            }
-            ControlFlow::Continue(())
-        })?;
+        let (batch, next) = self.dir.volume().read_dir_batch(self.dir.number(), cookie)?;
         self.cookie = next;
         self.batch = batch.into_iter();
         Ok(())
@@ -69,6 +57,24 @@ impl Iterator for ReadDir<'_> {
 }
 
 impl Volume {
+    /// Some entries of `dir` from `cookie` on, but for `.` and `..`, and where the next ones begin; `None` at the end.
+    #[doc(hidden)]
+    pub fn read_dir_batch(&self, dir: InodeNumber, cookie: u64) -> Result<(Vec<DirEntry>, Option<u64>)> {
+        let mut batch: Vec<DirEntry> = Vec::new();
+        let mut next = None;
+        self.read_dir(dir, cookie, |entry| {
+            if batch.len() == MAX_BATCH {
+                next = Some(entry.cookie);
+                return ControlFlow::Break(());
+            }
+            if entry.name != b"." && entry.name != b".." {
+                batch.push(entry.into());
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok((batch, next))
+    }
+
     /// Hands entries of `dir` from `cookie` on (0 is the beginning, `.` and `..` included) to `each` until it says
     /// enough. The directory is locked for reading meanwhile, so `each` must not call the volume, not even to look
     /// something up: it would wait for itself, at the latest when another thread wants to write to the directory.

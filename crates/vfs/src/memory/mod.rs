@@ -11,6 +11,7 @@
 mod attributes;
 mod contents;
 mod data;
+mod handles;
 mod names;
 mod node;
 mod protect;

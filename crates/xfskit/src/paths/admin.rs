@@ -77,10 +77,9 @@ impl Filesystem {
     /// ```
     ///
     /// # Errors
-    /// `Image`: `ReadOnly`; as [`Self::close`].
-    pub fn set_uuid(mut self, uuid: NewUuid) -> Result<[u8; 16]> {
-        let volume = self.volume.take().expect("only closing takes the volume, and that consumes the filesystem");
-        volume.set_uuid(uuid).map_err(|source| Error::Image { verb: "change the UUID of", source })
+    /// `InUse`, and the UUID stays, while something else is open; `Image`: `ReadOnly`; as [`Self::close`].
+    pub fn set_uuid(self, uuid: NewUuid) -> Result<[u8; 16]> {
+        self.into_volume()?.set_uuid(uuid).map_err(|source| Error::Image { verb: "change the UUID of", source })
     }
 
     /// Gives all free space back to the host: holes are punched into an image file. Everything done so far is made

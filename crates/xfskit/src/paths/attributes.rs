@@ -1,14 +1,15 @@
 //! Metadata, extended attributes, and paths by parent pointers.
 
 use super::names::to_path;
-use super::{AsPath, Filesystem, InodeRef, LastLink, Metadata, OnPath, Permissions, Result, Times};
+use super::{AsPath, Filesystem, LastLink, Metadata, OnPath, Permissions, Result, Times};
 use std::path::PathBuf;
-use xfskit_engine::{Caller, SetAttr, SetMode, XattrChange};
+use xfskit_engine::{Caller, SetAttr, SetMode, Volume, XattrChange};
 use xfskit_engine::{Error as Cause, Result as EngineResult};
+use xfskit_ondisk::InodeNumber;
 
 /// The value of an attribute, if the inode has it.
-pub(super) fn get_xattr(inode: &InodeRef<'_>, name: &[u8]) -> EngineResult<Option<Vec<u8>>> {
-    match inode.volume().get_xattr(inode.number(), name) {
+pub(super) fn get_xattr(volume: &Volume, inode: InodeNumber, name: &[u8]) -> EngineResult<Option<Vec<u8>>> {
+    match volume.get_xattr(inode, name) {
         Err(Cause::NoAttribute) => Ok(None),
         other => other.map(Some),
     }
@@ -105,7 +106,7 @@ impl Filesystem {
     pub fn get_xattr(&self, path: impl AsPath, name: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         let path = path.as_path_bytes();
         self.reference(path, LastLink::Follow)
-            .and_then(|inode| get_xattr(&inode, name.as_ref()))
+            .and_then(|inode| get_xattr(self.volume(), inode.number(), name.as_ref()))
             .on("read attribute of", path)
     }
 
@@ -116,7 +117,7 @@ impl Filesystem {
     pub fn get_symlink_xattr(&self, path: impl AsPath, name: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         let path = path.as_path_bytes();
         self.reference(path, LastLink::Keep)
-            .and_then(|inode| get_xattr(&inode, name.as_ref()))
+            .and_then(|inode| get_xattr(self.volume(), inode.number(), name.as_ref()))
             .on("read attribute of", path)
     }
 

@@ -61,14 +61,14 @@ impl Filesystem {
         if entry.is_dirs {
             return Err(Cause::IsADirectory);
         }
-        let file = self.unnamed(&entry.dir)?;
+        let file = self.unnamed(&entry.dir, path)?;
         let volume = self.volume();
         volume.write_at(file.inode.number(), 0, contents)?;
         volume.link_over(entry.dir.number(), entry.name, file.inode.number(), &Caller::root())
     }
 }
 
-fn read_all(file: &File<'_>) -> EngineResult<Vec<u8>> {
+fn read_all(file: &File) -> EngineResult<Vec<u8>> {
     let mut contents = Vec::new();
     let size = usize::try_from(file.inode.stat()?.size).map_err(|_| Cause::TooLarge)?;
     contents.try_reserve_exact(size).map_err(|_| Cause::TooLarge)?;

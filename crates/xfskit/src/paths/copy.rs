@@ -27,7 +27,7 @@ impl Filesystem {
     }
 }
 
-fn copy_contents(from: &File<'_>, to: &File<'_>) -> EngineResult<u64> {
+fn copy_contents(from: &File, to: &File) -> EngineResult<u64> {
     let volume = from.inode.volume();
     let size = from.inode.stat()?.size;
     volume.truncate(to.inode.number(), 0)?;
@@ -51,7 +51,7 @@ fn copy_contents(from: &File<'_>, to: &File<'_>) -> EngineResult<u64> {
     Ok(size)
 }
 
-fn copy_attributes(from: &File<'_>, to: &File<'_>) -> EngineResult<()> {
+fn copy_attributes(from: &File, to: &File) -> EngineResult<()> {
     let volume = from.inode.volume();
     for name in volume.list_xattrs(from.inode.number())? {
         // ACLs are shown twice; this is what they are called on disk.

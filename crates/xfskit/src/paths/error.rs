@@ -8,13 +8,21 @@ use std::path::PathBuf;
 use xfskit_device::OpenError;
 use xfskit_engine::Error as Cause;
 
+const ENOENT: i32 = 2;
+const EIO: i32 = 5;
+const EBADF: i32 = 9;
+const EBUSY: i32 = 16;
+const EEXIST: i32 = 17;
+const EINVAL: i32 = 22;
+const EROFS: i32 = 30;
+
 /// The result of everything here that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What failed, of which path, and why.
 ///
-/// [`kind`](Self::kind) and [`cause`](Self::cause) are for programs, the message is for people. `?` turns the error
-/// into a [`std::io::Error`] of the same kind.
+/// [`kind`](Self::kind), [`errno`](Self::errno) and [`cause`](Self::cause) are for programs, the message is for people.
+/// `?` turns the error into a [`std::io::Error`] that has the number and not the message.
 ///
 /// The message says all, so [`source`](std::error::Error::source) is `None`: a report that prints a chain of causes
 /// prints each once.
@@ -30,6 +38,14 @@ pub enum Error {
         path: Vec<u8>,
         /// Why it failed.
         r#source: Cause,
+    },
+    /// A file is to be changed that was opened to read only.
+    #[error("{verb} {}: the file was opened to read only", Shown(.path))]
+    OpenToRead {
+        /// What was to be done.
+        verb: &'static str,
+        /// The path in the image.
+        path: Vec<u8>,
     },
     /// A rename failed.
     #[error("rename {} to {}: {source}", Shown(.from), Shown(.to))]
@@ -55,6 +71,11 @@ pub enum Error {
     /// The image's file cannot be opened or made.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The image cannot be closed: another handle of it is open.
+    #[error(
+        "close the image: another Filesystem, a File or a listing of it is open still; it is closed with the last one"
+    )]
+    InUse,
     /// An image is to be made where something lies already.
     #[error("{}: it holds {what}; MkfsOptions::replace overwrites it", .path.display())]
     HoldsData {
@@ -86,7 +107,46 @@ impl Error {
         }
     }
 
-    /// The kind that [`std::io::Error`] has for this.
+    /// The number of the error that the system call would have had, as `ENOENT`; `EIO` (5) where the system has none.
+    ///
+    /// ```
+    /// use std::io::Write;
+    /// # let device = std::sync::Arc::new(xfskit::device::MemoryDevice::new(32 << 20));
+    /// # let fs = xfskit::create_on(device, &xfskit::MkfsOptions::new().small())?;
+    ///
+    /// let missing = fs.read("/none").unwrap_err();
+    /// assert_eq!(missing.errno(), 2); // ENOENT
+    /// assert_eq!(missing.to_string(), "open /none: no such file or directory");
+    /// assert_eq!(std::io::Error::from(missing).raw_os_error(), Some(2));
+    ///
+    /// let full = fs.create_file("/log")?.write_all(&[0; 64 << 20]).unwrap_err();
+    /// assert_eq!(full.raw_os_error(), Some(28)); // ENOSPC
+    /// # Ok::<(), xfskit::Error>(())
+    /// ```
+    pub fn errno(&self) -> i32 {
+        let of_system = |error: &io::Error| error.raw_os_error().unwrap_or(EIO);
+        match self {
+            Self::Path { source, .. } | Self::Rename { source, .. } | Self::Image { source, .. } => source.errno(),
+            Self::Volume(source) => source.errno(),
+            Self::OpenToRead { .. } => EBADF,
+            Self::Open(error) => match error {
+                OpenError::Missing(_) | OpenError::NoFolder(_) => ENOENT,
+                OpenError::NotAnImage { .. } => EINVAL,
+                OpenError::Busy(_) => EBUSY,
+                OpenError::ReadOnlyDevice(_) => EROFS,
+                OpenError::Io { source, .. } => of_system(source),
+            },
+            Self::InUse => EBUSY,
+            Self::HoldsData { .. } => EEXIST,
+            #[cfg(feature = "mkfs")]
+            Self::Make(xfskit_mkfs::MakeError::Io(source)) => of_system(source),
+            #[cfg(feature = "mkfs")]
+            Self::Make(_) => EINVAL,
+        }
+    }
+
+    /// The kind that [`std::io::Error`] has for this, but for damage, which is `InvalidData`, and for attributes, where
+    /// the system has no kind of its own.
     ///
     /// ```
     /// use std::io::ErrorKind;
@@ -102,6 +162,7 @@ impl Error {
         match self {
             Self::Path { source, .. } | Self::Rename { source, .. } | Self::Image { source, .. } => source.kind(),
             Self::Volume(source) => source.kind(),
+            Self::OpenToRead { .. } => io::ErrorKind::PermissionDenied,
             Self::Open(error) => match error {
                 OpenError::Missing(_) | OpenError::NoFolder(_) => io::ErrorKind::NotFound,
                 OpenError::NotAnImage { .. } => io::ErrorKind::InvalidInput,
@@ -109,6 +170,7 @@ impl Error {
                 OpenError::ReadOnlyDevice(_) => io::ErrorKind::ReadOnlyFilesystem,
                 OpenError::Io { source, .. } => source.kind(),
             },
+            Self::InUse => io::ErrorKind::ResourceBusy,
             Self::HoldsData { .. } => io::ErrorKind::AlreadyExists,
             #[cfg(feature = "mkfs")]
             Self::Make(xfskit_mkfs::MakeError::Io(source)) => source.kind(),
@@ -116,33 +178,6 @@ impl Error {
             Self::Make(_) => io::ErrorKind::InvalidInput,
         }
     }
-}
-
-/// The `errno` with which the system call would have failed, of an error of a [`File`](crate::File), and of what `?`
-/// made of an [`Error`] or of a [`volume::Error`](crate::volume::Error). [`std::io::Error::raw_os_error`] is `None`
-/// there, for the message of the system's number alone would name neither path nor damage. Of all other errors it is
-/// the answer here. `None` where neither the engine nor the system gave a number.
-///
-/// ```
-/// use std::io::Write;
-/// # let device = std::sync::Arc::new(xfskit::device::MemoryDevice::new(32 << 20));
-/// # let fs = xfskit::create_on(device, &xfskit::MkfsOptions::new().small())?;
-///
-/// let full = fs.create_file("/log")?.write_all(&[0; 64 << 20]).unwrap_err();
-/// assert_eq!(xfskit::errno_of(&full), Some(28)); // ENOSPC
-///
-/// fn size(fs: &xfskit::Filesystem, path: &str) -> std::io::Result<u64> {
-///     Ok(fs.metadata(path)?.len())
-/// }
-/// let missing = size(&fs, "/none").unwrap_err();
-/// assert_eq!((missing.raw_os_error(), xfskit::errno_of(&missing)), (None, Some(2))); // ENOENT
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn errno_of(error: &io::Error) -> Option<i32> {
-    let within = error.get_ref();
-    let of_call = within.and_then(|within| within.downcast_ref::<Error>()).and_then(Error::cause);
-    let cause = within.and_then(|within| within.downcast_ref::<Cause>()).or(of_call);
-    cause.map(Cause::errno).or_else(|| error.raw_os_error())
 }
 
 /// A path in a message: escaped, and in quotes where it would be lost otherwise.
@@ -164,6 +199,9 @@ impl fmt::Debug for Error {
                 let mut shown = f.debug_struct("Path");
                 shown.field("verb", verb).field("path", &text(path)).field("source", source).finish()
             }
+            Self::OpenToRead { verb, path } => {
+                f.debug_struct("OpenToRead").field("verb", verb).field("path", &text(path)).finish()
+            }
             Self::Rename { from, to, source } => {
                 let mut shown = f.debug_struct("Rename");
                 shown.field("from", &text(from)).field("to", &text(to)).field("source", source).finish()
@@ -173,6 +211,7 @@ impl fmt::Debug for Error {
             }
             Self::Volume(source) => f.debug_tuple("Volume").field(source).finish(),
             Self::Open(error) => f.debug_tuple("Open").field(error).finish(),
+            Self::InUse => f.write_str("InUse"),
             Self::HoldsData { path, what } => {
                 f.debug_struct("HoldsData").field("path", path).field("what", what).finish()
             }
@@ -182,9 +221,14 @@ impl fmt::Debug for Error {
     }
 }
 
-/// With the [kind](Error::kind) of the error, and the error itself within.
+/// With the number of the system call's error in [`raw_os_error`](io::Error::raw_os_error), as the errors of `std::fs`.
+/// It has no room for more: the path, the message and the damage stay behind. `io::Error::new(error.kind(), error)`
+/// keeps those, and not the number. What says that the image or the device is in trouble goes to `tracing` first.
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
-        Self::new(error.kind(), error)
+        if error.cause().is_some_and(Cause::is_damage) {
+            tracing::error!(%error, "an error is reported by its number alone");
+        }
+        Self::from_raw_os_error(error.errno())
     }
 }

@@ -1,8 +1,10 @@
 //! Open files.
 
-use super::{AsPath, FileType, Filesystem, InodeRef, LastLink, Metadata, OnPath, Permissions, Result};
+use super::{AsPath, Error, FileType, Filesystem, Held, InodeRef, LastLink, Metadata, OnPath, Permissions, Result};
+use std::ffi::OsStr;
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::ffi::OsStrExt;
 use xfskit_engine::{Caller, NewFile, SetAttr, SetMode, split_path};
 use xfskit_engine::{Error as Cause, Result as EngineResult};
 
@@ -127,7 +129,7 @@ impl Filesystem {
     ///
     /// # Errors
     /// `Path`: `NotFound`, `IsADirectory`, `Invalid` for what has no contents, as a pipe or device.
-    pub fn open_file(&self, path: impl AsPath) -> Result<File<'_>> {
+    pub fn open_file(&self, path: impl AsPath) -> Result<File> {
         self.open_with(path, &FileOptions::new())
     }
 
@@ -135,7 +137,7 @@ impl Filesystem {
     ///
     /// # Errors
     /// As [`Self::open_with`].
-    pub fn create_file(&self, path: impl AsPath) -> Result<File<'_>> {
+    pub fn create_file(&self, path: impl AsPath) -> Result<File> {
         self.open_with(path, &FileOptions::new().write(true).truncate(true).create(true))
     }
 
@@ -144,18 +146,19 @@ impl Filesystem {
     /// # Errors
     /// `Path`: `NotFound`, `Exists`, `IsADirectory`, `Invalid` for what has no contents and for options that
     /// contradict each other, `ReadOnly`, `NotPermitted`, `NoSpace`.
-    pub fn open_with(&self, path: impl AsPath, options: &FileOptions) -> Result<File<'_>> {
+    pub fn open_with(&self, path: impl AsPath, options: &FileOptions) -> Result<File> {
         let path = path.as_path_bytes();
         self.open_at(path, options).on("open", path)
     }
 
-    fn open_at(&self, path: &[u8], options: &FileOptions) -> EngineResult<File<'_>> {
+    fn open_at(&self, path: &[u8], options: &FileOptions) -> EngineResult<File> {
         options.verify()?;
         if options.writes() && self.volume().options().read_only {
             return Err(Cause::ReadOnly);
         }
         let create = options.creates();
-        let mut path = path.to_vec();
+        let path_given = path.to_vec();
+        let mut path = path_given.clone();
         let mut followed = 0;
         let mut inode = loop {
             if create != Create::No && path.ends_with(b"/") {
@@ -198,7 +201,7 @@ impl Filesystem {
         if options.writes() {
             inode.set_writes();
         }
-        Ok(File { inode, position: 0, appends: options.append })
+        Ok(File { inode: Held::new(self, inode), path: path_given, position: 0, appends: options.append })
     }
 
     /// Makes an empty file; `None` where another thread has removed it already.
@@ -226,150 +229,201 @@ impl Filesystem {
         Ok(Some([parent, b"/", &target].concat()))
     }
 
-    /// A file that has no name, near the directory of `path`.
-    pub(super) fn unnamed(&self, dir: &InodeRef<'_>) -> EngineResult<File<'_>> {
+    /// A file that has no name yet, in a directory; errors name `path`.
+    pub(super) fn unnamed(&self, dir: &InodeRef<'_>, path: &[u8]) -> EngineResult<File> {
         let new = NewFile::new(FileType::File, NEW_FILE);
         let mut inode = self.volume().tmpfile(dir.number(), &new, &Caller::root())?;
         inode.set_writes();
-        Ok(File { inode, position: 0, appends: false })
+        Ok(File { inode: Held::new(self, inode), path: path.to_vec(), position: 0, appends: false })
     }
 }
 
 /// A regular file that is open, by [`Filesystem::open_file`] and its like.
 ///
-/// Its methods return [`std::io::Result`], where those of [`Filesystem`] return [`crate::Result`].
+/// Its methods return [`crate::Result`], whose errors name the path that it was opened by; [`Read`], [`Write`] and
+/// [`Seek`] return [`std::io::Result`], with the number of the error.
 ///
 /// It can be read as long as it is open, even after its last name was removed; its space is freed when the last
 /// `File` of it is dropped. Writing through it is not durable before [`sync_all`](Self::sync_all),
 /// [`sync_data`](Self::sync_data) or [`Filesystem::sync`].
 ///
 /// Reading and writing at an offset take `&self`, and threads may share a file for them; [`Read`], [`Write`] and
-/// [`Seek`] have a position, so they take `&mut self`. A `File` borrows its filesystem: threads that use it are scoped.
-pub struct File<'fs> {
-    pub(super) inode: InodeRef<'fs>,
+/// [`Seek`] have a position, so they take `&mut self`.
+///
+/// It keeps its filesystem open: [`Filesystem::close`] is refused until it is dropped, and where the [`Filesystem`]
+/// itself was dropped, the image is closed with the last `File`.
+pub struct File {
+    pub(super) inode: Held,
+    /// It was opened by this path.
+    path: Vec<u8>,
     position: u64,
     appends: bool,
 }
 
-impl File<'_> {
-    /// Fills `buffer` from byte `offset` on; returns how many bytes there were, fewer than asked for only at the end
-    /// of the file.
+impl File {
+    /// Reads from byte `offset` on into `buffer`; returns how many bytes it read, 0 at the end of the file. As
+    /// [`FileExt::read_at`](std::os::unix::fs::FileExt::read_at) it may return fewer than there are.
     ///
     /// # Errors
-    /// `InvalidData` for damage, and those of the device.
-    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        Ok(self.inode.volume().read_at(self.inode.number(), offset, buffer)?)
+    /// `Path`: `Corrupt`, `Io`.
+    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        self.on("read", self.inode.volume().read_at(self.inode.number(), offset, buffer))
     }
 
-    /// Writes all of `data` at byte `offset`, behind the end as well: what lies between reads as zeros. Of a file
-    /// opened to append, the offset does not count, as Linux has it.
+    /// Fills `buffer` from byte `offset` on.
     ///
     /// # Errors
-    /// `PermissionDenied` for a file that was opened to read only, or is immutable; `StorageFull`, `FileTooLarge`. A
-    /// part may have been written then.
-    pub fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
-        self.check_writes()?;
-        if self.appends {
-            self.inode.volume().append(self.inode.number(), data)?;
-            return Ok(());
+    /// As [`Self::read_at`]; `NoMoreData`, of the kind `UnexpectedEof`, where the file ends before. What `buffer` holds
+    /// then is not specified.
+    pub fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+        let mut done = 0;
+        while done < buffer.len() {
+            match self.read_at(&mut buffer[done..], offset.saturating_add(done as u64))? {
+                0 => return self.on("read", Err(Cause::NoMoreData)),
+                count => done += count,
+            }
         }
-        Ok(self.inode.volume().write_at(self.inode.number(), offset, data)?)
+        Ok(())
+    }
+
+    /// Writes `data` at byte `offset`, behind the end as well: what lies between reads as zeros. Returns how many bytes
+    /// it wrote, as [`FileExt::write_at`](std::os::unix::fs::FileExt::write_at): where an error stops it, fewer, and
+    /// the write of the rest meets the error; [`Self::write_all_at`] writes all. Of a file opened to append, the offset
+    /// does not count, as Linux has it, and at most 1 MiB is written.
+    ///
+    /// # Errors
+    /// `OpenToRead`; `Path`: `NotPermitted` for an immutable file, `NoSpace`, `TooLarge`, `Corrupt`, `Io`.
+    pub fn write_at(&self, data: &[u8], offset: u64) -> Result<usize> {
+        self.write_some(data, offset).map(|(_, count)| count)
+    }
+
+    /// Writes all of `data` at byte `offset`; as [`Self::write_at`] otherwise.
+    ///
+    /// # Errors
+    /// As [`Self::write_at`]. A part may have been written then.
+    pub fn write_all_at(&self, data: &[u8], offset: u64) -> Result<()> {
+        self.check_writes("write")?;
+        let (volume, number) = (self.inode.volume(), self.inode.number());
+        if self.appends {
+            return self.on("write", volume.append(number, data).map(drop));
+        }
+        self.on("write", volume.write_at(number, offset, data))
+    }
+
+    /// Where it was written, and how many bytes.
+    fn write_some(&self, data: &[u8], offset: u64) -> Result<(u64, usize)> {
+        self.check_writes("write")?;
+        let (volume, number) = (self.inode.volume(), self.inode.number());
+        let written = if self.appends {
+            let part = &data[..data.len().min(APPENDED_AT_ONCE_BYTES)];
+            volume.append(number, part).map(|at| (at, part.len()))
+        } else {
+            volume.write_some_at(number, offset, data).map(|count| (offset, count))
+        };
+        self.on("write", written)
+    }
+
+    fn on<T>(&self, verb: &'static str, result: EngineResult<T>) -> Result<T> {
+        result.on(verb, &self.path)
     }
 
     /// Makes everything done to the file durable: contents, names, attributes.
     ///
     /// # Errors
-    /// `StorageFull` for contents that waited in memory; those of the device.
-    pub fn sync_all(&self) -> io::Result<()> {
-        Ok(self.inode.volume().fsync(self.inode.number())?)
+    /// `Path`: `NoSpace` for contents that waited in memory; `Corrupt`, `Io`, `Shutdown`.
+    pub fn sync_all(&self) -> Result<()> {
+        self.on("sync", self.inode.volume().fsync(self.inode.number()))
     }
 
     /// As [`Self::sync_all`], but times that changed alone may wait.
     ///
     /// # Errors
     /// As [`Self::sync_all`].
-    pub fn sync_data(&self) -> io::Result<()> {
-        Ok(self.inode.volume().fdatasync(self.inode.number())?)
+    pub fn sync_data(&self) -> Result<()> {
+        self.on("sync", self.inode.volume().fdatasync(self.inode.number()))
     }
 
     /// Cuts the file to `size_bytes`, or lets it grow by zeros that take no space.
     ///
     /// # Errors
     /// As [`Self::write_at`].
-    pub fn set_len(&self, size_bytes: u64) -> io::Result<()> {
-        self.check_writes()?;
-        Ok(self.inode.volume().truncate(self.inode.number(), size_bytes)?)
+    pub fn set_len(&self, size_bytes: u64) -> Result<()> {
+        self.check_writes("set the length of")?;
+        self.on("set the length of", self.inode.volume().truncate(self.inode.number(), size_bytes))
     }
 
     /// The metadata of the file.
     ///
     /// # Errors
-    /// `InvalidData` for damage, and those of the device.
-    pub fn metadata(&self) -> io::Result<Metadata> {
-        Ok(Metadata::new(self.inode.stat()?))
+    /// `Path`: `Corrupt`, `Io`.
+    pub fn metadata(&self) -> Result<Metadata> {
+        self.on("look at", self.inode.stat()).map(Metadata::new)
     }
 
     /// Sets the permissions.
     ///
     /// # Errors
-    /// `PermissionDenied` for what is immutable or append-only, `ReadOnlyFilesystem`, `StorageFull`.
-    pub fn set_permissions(&self, permissions: Permissions) -> io::Result<()> {
+    /// `Path`: `NotPermitted` for what is immutable or append-only, `ReadOnly`, `NoSpace`.
+    pub fn set_permissions(&self, permissions: Permissions) -> Result<()> {
         let change = SetAttr { permissions: Some(permissions), ..SetAttr::default() };
-        self.inode.volume().set_attr(self.inode.number(), &change, &Caller::root())?;
-        Ok(())
+        let set = self.inode.volume().set_attr(self.inode.number(), &change, &Caller::root());
+        self.on("set permissions of", set.map(drop))
     }
 
     /// The value of an extended attribute, by its full name; `None` if the file has no such attribute.
     ///
     /// # Errors
-    /// `Unsupported` for a name with an unknown prefix.
-    pub fn get_xattr(&self, name: impl AsRef<[u8]>) -> io::Result<Option<Vec<u8>>> {
-        Ok(super::attributes::get_xattr(&self.inode, name.as_ref())?)
+    /// `Path`: `NotSupported` for a name with an unknown prefix.
+    pub fn get_xattr(&self, name: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        let value = super::attributes::get_xattr(self.inode.volume(), self.inode.number(), name.as_ref());
+        self.on("read attribute of", value)
     }
 
     /// Sets an extended attribute, by its full name.
     ///
     /// # Errors
-    /// As [`Filesystem::set_xattr`], by kind.
-    pub fn set_xattr(&self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> io::Result<()> {
+    /// As [`Filesystem::set_xattr`].
+    pub fn set_xattr(&self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (name, value) = (name.as_ref(), value.as_ref());
-        Ok(self.inode.volume().set_xattr(self.inode.number(), name, value, SetMode::Any, &Caller::root())?)
+        let set = self.inode.volume().set_xattr(self.inode.number(), name, value, SetMode::Any, &Caller::root());
+        self.on("set attribute of", set)
     }
 
     /// Removes an extended attribute, by its full name.
     ///
     /// # Errors
-    /// As [`Filesystem::remove_xattr`], by kind.
-    pub fn remove_xattr(&self, name: impl AsRef<[u8]>) -> io::Result<()> {
-        Ok(self.inode.volume().remove_xattr(self.inode.number(), name.as_ref(), SetMode::Any, &Caller::root())?)
+    /// As [`Filesystem::remove_xattr`].
+    pub fn remove_xattr(&self, name: impl AsRef<[u8]>) -> Result<()> {
+        let (volume, root) = (self.inode.volume(), Caller::root());
+        self.on("remove attribute of", volume.remove_xattr(self.inode.number(), name.as_ref(), SetMode::Any, &root))
     }
 
     /// The full names of all extended attributes.
     ///
     /// # Errors
-    /// `InvalidData` for damage, and those of the device.
-    pub fn list_xattrs(&self) -> io::Result<Vec<Vec<u8>>> {
-        Ok(self.inode.volume().list_xattrs(self.inode.number())?)
+    /// `Path`: `Corrupt`, `Io`.
+    pub fn list_xattrs(&self) -> Result<Vec<Vec<u8>>> {
+        self.on("list attributes of", self.inode.volume().list_xattrs(self.inode.number()))
     }
 
     /// Closes the file. Dropping does the same, but cannot report an error in freeing a file without a name.
     ///
     /// # Errors
-    /// `InvalidData` for damage, and those of the device.
-    pub fn close(self) -> io::Result<()> {
-        Ok(self.inode.release()?)
+    /// `Path`: `Corrupt`, `Io`.
+    pub fn close(self) -> Result<()> {
+        self.inode.release().on("close", &self.path)
     }
 
     /// As the kernel's `EBADF`.
-    fn check_writes(&self) -> io::Result<()> {
+    fn check_writes(&self, verb: &'static str) -> Result<()> {
         if self.inode.writes() {
             return Ok(());
         }
-        Err(io::Error::new(io::ErrorKind::PermissionDenied, "the file was opened to read only"))
+        Err(Error::OpenToRead { verb, path: self.path.clone() })
     }
 }
 
-impl Read for File<'_> {
+impl Read for File {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.read_at(buffer, self.position)?;
         self.position += count as u64;
@@ -377,18 +431,11 @@ impl Read for File<'_> {
     }
 }
 
-impl Write for File<'_> {
+impl Write for File {
     /// Writes all of `data`, or fewer bytes where an error stops it, which the write of the rest meets. Of more than
     /// 1 MiB to append, that much.
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        self.check_writes()?;
-        let (volume, number) = (self.inode.volume(), self.inode.number());
-        let (at, count) = if self.appends {
-            let part = &data[..data.len().min(APPENDED_AT_ONCE_BYTES)];
-            (volume.append(number, part)?, part.len())
-        } else {
-            (self.position, volume.write_some_at(number, self.position, data)?)
-        };
+        let (at, count) = self.write_some(data, self.position)?;
         self.position = at + count as u64;
         Ok(count)
     }
@@ -399,12 +446,12 @@ impl Write for File<'_> {
     }
 }
 
-impl Seek for File<'_> {
+impl Seek for File {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let position = match to {
             SeekFrom::Start(offset) => Some(offset),
             SeekFrom::Current(by) => self.position.checked_add_signed(by),
-            SeekFrom::End(by) => self.inode.stat()?.size.checked_add_signed(by),
+            SeekFrom::End(by) => self.metadata()?.len().checked_add_signed(by),
         };
         let before = || io::Error::new(io::ErrorKind::InvalidInput, "a position before the start of the file");
         self.position = position.ok_or_else(before)?;
@@ -412,12 +459,13 @@ impl Seek for File<'_> {
     }
 }
 
-impl fmt::Debug for File<'_> {
+impl fmt::Debug for File {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { inode, position, appends } = self;
+        let Self { inode, path, position, appends } = self;
+        let path = OsStr::from_bytes(path);
         let (inode, writes) = (inode.number().0, inode.writes());
         let mut shown = f.debug_struct("File");
-        shown.field("inode", &inode).field("position", position).field("writes", &writes);
+        shown.field("path", &path).field("inode", &inode).field("position", position).field("writes", &writes);
         shown.field("appends", appends).finish()
     }
 }

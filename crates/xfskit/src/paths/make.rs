@@ -9,7 +9,7 @@ use xfskit_device::{Access, BlockDevice, FileDevice, OpenError, share_storage};
 use xfskit_engine::Volume;
 use xfskit_engine::{Claim, ClaimFor, MountOptions};
 use xfskit_engine::{Environment, SystemEnvironment};
-use xfskit_mkfs::{Extent, MakeError, Options, first_data, make, set_aside, verify};
+use xfskit_mkfs::{Extent, MakeError, Options, Size, first_data, make, set_aside, verify};
 
 /// What a file's device says.
 const FILE_SECTOR_BYTES: usize = 512;
@@ -19,7 +19,7 @@ const FILE_SECTOR_BYTES: usize = 512;
 /// ```
 /// use xfskit::MkfsOptions;
 ///
-/// let options = MkfsOptions::new().label("backup")?.option('b', "size=1024")?;
+/// let options = MkfsOptions::new().label("backup")?.block_size(1024)?.option('i', "maxpct=5")?;
 /// assert!(MkfsOptions::new().label("longer than twelve bytes").is_err());
 /// # Ok::<(), xfskit::Error>(())
 /// ```
@@ -99,8 +99,72 @@ impl MkfsOptions {
         self
     }
 
-    /// A list of options as mkfs.xfs takes them behind a letter: `option('m', "reflink=0,rmapbt=0")`. An image with an
-    /// external log is for `xfskit_mkfs::make`.
+    /// Bytes of a block: a power of two from 1024 to 65536; 4096 unless said otherwise.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use xfskit::{MkfsOptions, device::MemoryDevice};
+    /// let options = MkfsOptions::new().small().block_size(1024)?.inode_size(1024)?.parent_pointers(false);
+    /// let fs = xfskit::create_on(Arc::new(MemoryDevice::new(64 << 20)), &options)?;
+    /// assert_eq!(fs.info().block_bytes, 1024);
+    /// assert!(!fs.info().features.contains(&"parent"));
+    /// assert!(MkfsOptions::new().block_size(1000).is_err());
+    /// # Ok::<(), xfskit::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Make` for another number.
+    pub fn block_size(self, bytes: u32) -> Result<Self> {
+        self.option('b', &format!("size={bytes}"))
+    }
+
+    /// Bytes of an inode: a power of two from 512 to 2048; 512 unless said otherwise.
+    ///
+    /// # Errors
+    /// `Make` for another number.
+    pub fn inode_size(self, bytes: u32) -> Result<Self> {
+        self.option('i', &format!("size={bytes}"))
+    }
+
+    /// Bytes of the log. Unless said otherwise they follow from the size of the image. Whether they fit it is found out
+    /// when it is made.
+    #[must_use]
+    pub fn log_size(mut self, bytes: u64) -> Self {
+        self.options.log_size = Some(Size::Bytes(bytes));
+        self
+    }
+
+    /// How many allocation groups the image is divided into.
+    ///
+    /// # Errors
+    /// `Make` for 0; whether it fits the image is found out when that is made.
+    pub fn ag_count(self, count: u32) -> Result<Self> {
+        self.option('d', &format!("agcount={count}"))
+    }
+
+    /// Whether inodes know their names, for [`Filesystem::paths_of`]; they do unless said otherwise.
+    #[must_use]
+    pub fn parent_pointers(mut self, yes: bool) -> Self {
+        self.options.parent = yes;
+        self
+    }
+
+    /// Whether files can share blocks, for [`Filesystem::copy`]; they can unless said otherwise.
+    #[must_use]
+    pub fn reflink(mut self, yes: bool) -> Self {
+        self.options.reflink = yes;
+        self
+    }
+
+    /// Whether the owner of each block is recorded, for repairs; it is unless said otherwise.
+    #[must_use]
+    pub fn reverse_map(mut self, yes: bool) -> Self {
+        self.options.rmapbt = yes;
+        self
+    }
+
+    /// All other options, as mkfs.xfs takes them in a list behind a letter: `option('i', "maxpct=5,sparse=0")`. An
+    /// image with an external log is for `xfskit_mkfs::make`.
     ///
     /// # Errors
     /// `Make`.
@@ -217,7 +281,7 @@ fn make_and_open(
 ) -> Result<Filesystem> {
     make(&*device, None, options, environment.now())?;
     let volume = Volume::open_claimed(device, None, MountOptions::default(), environment, vec![claim]);
-    Ok(Filesystem { volume: Some(volume.map_err(|source| Error::Image { verb: "open", source })?) })
+    Ok(Filesystem::new(volume.map_err(|source| Error::Image { verb: "open", source })?))
 }
 
 fn expect_empty(device: &dyn BlockDevice, path: &Path, extent: Extent) -> Result<()> {

@@ -9,6 +9,7 @@ mod contents;
 mod copy;
 mod error;
 mod file;
+mod held;
 mod kinds;
 #[cfg(feature = "mkfs")]
 mod make;
@@ -21,7 +22,7 @@ mod walk;
 
 pub use admin::grow;
 pub use as_path::AsPath;
-pub use error::{Error, Result, errno_of};
+pub use error::{Error, Result};
 pub use file::{File, FileOptions};
 pub use kinds::{Metadata, Times};
 #[cfg(feature = "mkfs")]
@@ -34,22 +35,92 @@ pub use walk::{Walk, WalkEntry};
 #[cfg(feature = "mkfs")]
 pub use xfskit_mkfs::MakeError;
 
+use held::Held;
+use std::sync::{Arc, Weak};
 use xfskit_engine::{Error as Cause, Result as EngineResult};
 pub use xfskit_engine::{FileType, Permissions};
 use xfskit_engine::{InodeRef, LastLink, Volume, split_path};
 
 /// An image that is open. The [crate](crate)'s page says how its calls behave.
 ///
-/// Dropping it closes the image, unless the thread panics, but can report no error; [`close`](Self::close) does.
+/// It is a handle: a clone is another one of the same image. Each [`File`], [`ReadDir`] and [`Walk`] holds a handle as
+/// well, so a struct can own them, with the filesystem or without. **The image is closed when the last handle goes.**
+/// Dropping that one closes it, unless the thread panics, but can report no error; [`close`](Self::close) does.
+///
+/// ```
+/// # let device = std::sync::Arc::new(xfskit::device::MemoryDevice::new(32 << 20));
+/// # let fs = xfskit::create_on(device, &xfskit::MkfsOptions::new().small())?;
+/// struct Log {
+///     file: xfskit::File,
+/// }
+///
+/// let log = Log { file: fs.create_file("/log")? };
+/// let other = fs.clone();
+/// std::thread::spawn(move || other.write("/made", "by a thread")).join().expect("no panic")?;
+/// assert_eq!(fs.read("/made")?, b"by a thread");
+///
+/// drop(log);
+/// fs.close()?;
+/// # Ok::<(), xfskit::Error>(())
+/// ```
+#[derive(Clone)]
 pub struct Filesystem {
+    image: Arc<Image>,
+}
+
+/// What the handles of an image share. The last one closes it.
+struct Image {
     /// Only closing takes it away.
     volume: Option<Volume>,
 }
 
+impl Image {
+    fn volume(&self) -> &Volume {
+        self.volume.as_ref().expect("only closing takes the volume, and there is no handle then")
+    }
+}
+
+impl Drop for Image {
+    /// While the thread panics the image is left as a power cut would leave it, which the next opening recovers.
+    fn drop(&mut self) {
+        if let Some(volume) = self.volume.take()
+            && !std::thread::panicking()
+            && let Err(error) = volume.unmount()
+        {
+            tracing::error!(%error, "an image that was dropped could not be closed");
+        }
+    }
+}
+
+/// A handle that does not keep the image open.
+#[derive(Clone)]
+struct WeakFilesystem(Weak<Image>);
+
+impl WeakFilesystem {
+    fn upgrade(&self) -> EngineResult<Filesystem> {
+        let image = self.0.upgrade().ok_or_else(|| Cause::Shutdown("the image was closed".to_owned()))?;
+        Ok(Filesystem { image })
+    }
+}
+
 impl Filesystem {
+    fn new(volume: Volume) -> Self {
+        Self { image: Arc::new(Image { volume: Some(volume) }) }
+    }
+
+    fn downgrade(&self) -> WeakFilesystem {
+        WeakFilesystem(Arc::downgrade(&self.image))
+    }
+
     /// The level below: the same image by inode numbers.
     pub fn volume(&self) -> &Volume {
-        self.volume.as_ref().expect("only closing takes the volume, and that consumes the filesystem")
+        self.image.volume()
+    }
+
+    /// Takes the volume out, if this is the last handle.
+    fn into_volume(self) -> Result<Volume> {
+        let mut image = Arc::into_inner(self.image).ok_or(Error::InUse)?;
+        Ok(image.volume.take().expect("only closing takes the volume, and there is no handle then"))
     }
 
     /// The inode at a path.

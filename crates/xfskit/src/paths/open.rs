@@ -120,7 +120,7 @@ impl OpenOptions {
         let options = MountOptions { read_only: self.is_read_only(), ..self.mount.clone() };
         let volume = Volume::open_in(device, log_device, options, environment);
         let volume = volume.map_err(|source| Error::Image { verb: "open", source })?;
-        Ok(Filesystem { volume: Some(volume) })
+        Ok(Filesystem::new(volume))
     }
 
     fn is_read_only(&self) -> bool {
@@ -183,12 +183,26 @@ impl Filesystem {
 
     /// Writes everything out and closes the journal, so that whatever opens the image next has nothing to recover.
     ///
+    /// As unmounting, it is refused while something is open: a clone, a [`File`](crate::File), a
+    /// [`ReadDir`](crate::ReadDir) or a [`Walk`](crate::Walk). It does not wait for them. This handle goes in any case,
+    /// and the image stays open for the others until the last one is closed or dropped. Of clones that are closed at
+    /// the same time, one closes the image.
+    ///
+    /// ```
+    /// # let device = std::sync::Arc::new(xfskit::device::MemoryDevice::new(32 << 20));
+    /// # let fs = xfskit::create_on(device, &xfskit::MkfsOptions::new().small())?;
+    /// let other = fs.clone();
+    /// assert!(matches!(fs.close(), Err(xfskit::Error::InUse)));
+    /// other.write("/file", "the image is still open")?;
+    /// other.close()?;
+    /// # Ok::<(), xfskit::Error>(())
+    /// ```
+    ///
     /// # Errors
-    /// `Image`: as [`Self::sync`]; what could not be written out is lost. The image is in good order or can be
+    /// `InUse`; `Image`: as [`Self::sync`]; what could not be written out is lost. The image is in good order or can be
     /// recovered.
-    pub fn close(mut self) -> Result<()> {
-        let Some(volume) = self.volume.take() else { return Ok(()) };
-        volume.unmount().map_err(|source| Error::Image { verb: "close", source })
+    pub fn close(self) -> Result<()> {
+        self.into_volume()?.unmount().map_err(|source| Error::Image { verb: "close", source })
     }
 
     /// What the image is, and how full.
@@ -218,19 +232,6 @@ impl Filesystem {
             features: features.iter().filter(|(_, has)| *has).map(|(name, _)| *name).collect(),
             read_only: volume.options().read_only,
             recovery: volume.recovery_report().map(ToString::to_string),
-        }
-    }
-}
-
-impl Drop for Filesystem {
-    /// Closes the image, but can report no error: [`Filesystem::close`] does. While the thread panics the image is
-    /// left as a power cut would leave it, which the next opening recovers.
-    fn drop(&mut self) {
-        if let Some(volume) = self.volume.take()
-            && !std::thread::panicking()
-            && let Err(error) = volume.unmount()
-        {
-            tracing::error!(%error, "an image that was dropped could not be closed");
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Listing directories.
 
 use super::names::to_path;
-use super::{AsPath, FileType, Filesystem, InodeRef, LastLink, Metadata, OnPath, Result};
+use super::{AsPath, FileType, Filesystem, Held, LastLink, Metadata, OnPath, Result, WeakFilesystem};
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use xfskit_engine::Result as EngineResult;
-use xfskit_engine::Volume;
+use std::vec;
+use xfskit_engine::{DirEntry as Entry, InodeRef, Result as EngineResult};
 use xfskit_ondisk::InodeNumber;
 
 impl Filesystem {
@@ -27,65 +27,84 @@ impl Filesystem {
     ///
     /// # Errors
     /// `Path`: `NotFound`, `NotADirectory`.
-    pub fn read_dir(&self, path: impl AsPath) -> Result<ReadDir<'_>> {
+    pub fn read_dir(&self, path: impl AsPath) -> Result<ReadDir> {
         let path = path.as_path_bytes();
-        let listing = self.reference(path, LastLink::Follow).and_then(|dir| ReadDir::start(dir, path.to_vec()));
+        let listing =
+            self.reference(path, LastLink::Follow).and_then(|dir| ReadDir::start(Held::new(self, dir), path.to_vec()));
         listing.on("list", path)
     }
 }
 
 /// The entries of a directory, by [`Filesystem::read_dir`]. After an error there are no more.
-pub struct ReadDir<'fs> {
-    entries: xfskit_engine::ReadDir<'fs>,
+///
+/// It keeps its filesystem open, see [`Filesystem::close`].
+pub struct ReadDir {
+    dir: Held,
     path: Vec<u8>,
+    batch: vec::IntoIter<Entry>,
+    /// Where the next batch begins; `None` at the end.
+    cookie: Option<u64>,
 }
 
-impl<'fs> ReadDir<'fs> {
+impl ReadDir {
     /// Reads the first batch, so that what is no directory is found out at once.
-    pub(super) fn start(dir: InodeRef<'fs>, path: Vec<u8>) -> EngineResult<Self> {
-        Ok(Self { entries: xfskit_engine::ReadDir::new(dir)?, path })
+    pub(super) fn start(dir: Held, path: Vec<u8>) -> EngineResult<Self> {
+        let mut listing = Self { dir, path, batch: Vec::new().into_iter(), cookie: Some(0) };
+        listing.fill()?;
+        Ok(listing)
     }
 
-    pub(super) fn dir(&self) -> &InodeRef<'fs> {
-        self.entries.dir()
+    pub(super) fn dir(&self) -> &Held {
+        &self.dir
     }
 
-    fn next_entry(&mut self) -> EngineResult<Option<DirEntry<'fs>>> {
-        let Some(entry) = self.entries.next().transpose()? else { return Ok(None) };
-        let volume = self.dir().volume();
+    fn fill(&mut self) -> EngineResult<()> {
+        let Some(cookie) = self.cookie.take() else { return Ok(()) };
+        let (batch, next) = self.dir.volume().read_dir_batch(self.dir.number(), cookie)?;
+        self.batch = batch.into_iter();
+        self.cookie = next;
+        Ok(())
+    }
+
+    fn next_entry(&mut self) -> EngineResult<Option<DirEntry>> {
+        if self.batch.len() == 0 {
+            self.fill()?;
+        }
+        let Some(entry) = self.batch.next() else { return Ok(None) };
         let file_type = match entry.file_type {
             Some(file_type) => file_type,
-            None => volume.stat(entry.inode)?.file_type,
+            None => self.dir.volume().stat(entry.inode)?.file_type,
         };
         let mut path = self.path.clone();
         if path.last() != Some(&b'/') {
             path.push(b'/');
         }
         path.extend_from_slice(&entry.name);
-        let name_bytes = entry.name.len();
-        Ok(Some(DirEntry { volume, path, name_bytes, inode: entry.inode, file_type }))
+        let (fs, name_bytes) = (self.dir.fs().downgrade(), entry.name.len());
+        Ok(Some(DirEntry { fs, path, name_bytes, inode: entry.inode, file_type }))
     }
 }
 
-impl<'fs> Iterator for ReadDir<'fs> {
-    type Item = Result<DirEntry<'fs>>;
+impl Iterator for ReadDir {
+    type Item = Result<DirEntry>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.next_entry().on("list", &self.path).transpose()
     }
 }
 
-/// An entry of a directory.
+/// An entry of a directory. It does not keep its filesystem open: calls that look at the file fail once the image is
+/// closed.
 #[derive(Clone)]
-pub struct DirEntry<'fs> {
-    volume: &'fs Volume,
+pub struct DirEntry {
+    fs: WeakFilesystem,
     path: Vec<u8>,
     name_bytes: usize,
     inode: InodeNumber,
     file_type: FileType,
 }
 
-impl DirEntry<'_> {
+impl DirEntry {
     /// The name: any bytes but `/` and zero, at most 255.
     pub fn name(&self) -> &[u8] {
         &self.path[self.path.len() - self.name_bytes..]
@@ -116,11 +135,7 @@ impl DirEntry<'_> {
     /// # Errors
     /// `Path`: `NotFound` if it was removed meanwhile.
     pub fn metadata(&self) -> Result<Metadata> {
-        self.volume
-            .resolve_ref(&self.path, LastLink::Keep)
-            .and_then(|inode| inode.stat())
-            .map(Metadata::new)
-            .on("look at", &self.path)
+        self.look(|inode| inode.stat()).map(Metadata::new).on("look at", &self.path)
     }
 
     /// The value of an extended attribute, by its full name; `None` if the file has no such attribute. Of a symbolic
@@ -129,10 +144,7 @@ impl DirEntry<'_> {
     /// # Errors
     /// `Path`: `NotFound` if the file was removed meanwhile; `NotSupported` for a name with an unknown prefix.
     pub fn get_xattr(&self, name: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        let value = self
-            .volume
-            .resolve_ref(&self.path, LastLink::Keep)
-            .and_then(|inode| super::attributes::get_xattr(&inode, name.as_ref()));
+        let value = self.look(|inode| super::attributes::get_xattr(inode.volume(), inode.number(), name.as_ref()));
         value.on("read attribute of", &self.path)
     }
 
@@ -141,8 +153,15 @@ impl DirEntry<'_> {
     /// # Errors
     /// `Path`: `NotFound` if the file was removed meanwhile.
     pub fn list_xattrs(&self) -> Result<Vec<Vec<u8>>> {
-        let names = self.volume.resolve_ref(&self.path, LastLink::Keep);
-        names.and_then(|inode| self.volume.list_xattrs(inode.number())).on("list attributes of", &self.path)
+        let names = self.look(|inode| inode.volume().list_xattrs(inode.number()));
+        names.on("list attributes of", &self.path)
+    }
+
+    /// Looks at the file that has the path now.
+    fn look<T>(&self, at: impl FnOnce(&InodeRef<'_>) -> EngineResult<T>) -> EngineResult<T> {
+        let fs = self.fs.upgrade()?;
+        let inode = fs.reference(&self.path, LastLink::Keep)?;
+        at(&inode)
     }
 
     pub(super) fn path_bytes(&self) -> &[u8] {
@@ -150,7 +169,7 @@ impl DirEntry<'_> {
     }
 }
 
-impl fmt::Debug for DirEntry<'_> {
+impl fmt::Debug for DirEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { path, inode, file_type, .. } = self;
         let path = OsStr::from_bytes(path);
@@ -159,7 +178,7 @@ impl fmt::Debug for DirEntry<'_> {
     }
 }
 
-impl fmt::Debug for ReadDir<'_> {
+impl fmt::Debug for ReadDir {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReadDir").field("path", &OsStr::from_bytes(&self.path)).finish_non_exhaustive()
     }

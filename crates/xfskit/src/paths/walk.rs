@@ -1,6 +1,6 @@
 //! Whole trees, entry by entry.
 
-use super::{AsPath, DirEntry, Error, Filesystem, LastLink, OnPath, ReadDir, Result};
+use super::{AsPath, DirEntry, Error, Filesystem, Held, LastLink, OnPath, ReadDir, Result};
 use std::collections::HashSet;
 use std::ops::Deref;
 use xfskit_engine::Result as EngineResult;
@@ -31,48 +31,51 @@ impl Filesystem {
     ///
     /// # Errors
     /// `Path`: `NotFound`, `NotADirectory` for the directory itself.
-    pub fn walk(&self, path: impl AsPath) -> Result<Walk<'_>> {
+    pub fn walk(&self, path: impl AsPath) -> Result<Walk> {
         let path = path.as_path_bytes();
         let top = self
             .reference(path, LastLink::Follow)
-            .and_then(|dir| ReadDir::start(dir, path.to_vec()))
+            .and_then(|dir| ReadDir::start(Held::new(self, dir), path.to_vec()))
             .on("list", path)?;
         Ok(Walk { above: HashSet::from([top.dir().number()]), levels: vec![top], enter: None })
     }
 }
 
-/// A walk through a tree, by [`Filesystem::walk`]. It holds one directory of each level, and a batch of entries of it.
+/// A walk through a tree, by [`Filesystem::walk`]. It holds one directory of each level, and a batch of entries of it,
+/// and keeps its filesystem open, see [`Filesystem::close`].
 #[derive(Debug)]
-pub struct Walk<'fs> {
-    levels: Vec<ReadDir<'fs>>,
+pub struct Walk {
+    levels: Vec<ReadDir>,
     /// The directories that the walk is in: where one is entered again, the image is damaged.
     above: HashSet<InodeNumber>,
     /// The directory that was handed out last, to be entered next.
-    enter: Option<DirEntry<'fs>>,
+    enter: Option<DirEntry>,
 }
 
-impl Walk<'_> {
+impl Walk {
     /// Passes over the directory that was handed out last: what is in it is not visited.
     pub fn skip_dir(&mut self) {
         self.enter = None;
     }
 
-    fn enter(&mut self, entry: &DirEntry<'_>) -> EngineResult<()> {
+    fn enter(&mut self, entry: &DirEntry) -> EngineResult<()> {
         let level = self.levels.last().expect("the entry came from a level");
         // By its name in the directory, which is referenced: the path may lead elsewhere by now.
-        let (dir, _) = level.dir().lookup(entry.name())?;
+        let above = level.dir();
+        let (dir, _) = above.volume().lookup_ref(above.number(), entry.name())?;
         let number = dir.number();
         if self.above.contains(&number) {
             return Err(Corruption::new("directory", "leads to no directory above it").of(number.0).into());
         }
+        let dir = Held::new(above.fs(), dir);
         self.levels.push(ReadDir::start(dir, entry.path_bytes().to_vec())?);
         self.above.insert(number);
         Ok(())
     }
 }
 
-impl<'fs> Iterator for Walk<'fs> {
-    type Item = Result<WalkEntry<'fs>, Error>;
+impl Iterator for Walk {
+    type Item = Result<WalkEntry, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if let Some(entry) = self.enter.take()
@@ -99,20 +102,20 @@ impl<'fs> Iterator for Walk<'fs> {
 
 /// An entry of a tree: a [`DirEntry`] that knows how deep it lies.
 #[derive(Clone, Debug)]
-pub struct WalkEntry<'fs> {
-    entry: DirEntry<'fs>,
+pub struct WalkEntry {
+    entry: DirEntry,
     depth: usize,
 }
 
-impl WalkEntry<'_> {
+impl WalkEntry {
     /// How deep below the start of the walk the entry lies; its own entries are at 1.
     pub fn depth(&self) -> usize {
         self.depth
     }
 }
 
-impl<'fs> Deref for WalkEntry<'fs> {
-    type Target = DirEntry<'fs>;
+impl Deref for WalkEntry {
+    type Target = DirEntry;
 
     fn deref(&self) -> &Self::Target {
         &self.entry

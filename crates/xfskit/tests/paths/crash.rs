@@ -61,7 +61,7 @@ fn what_was_synced_survives_and_closing_leaves_nothing_to_recover() {
     let (device, fs) = image(32 << 20);
     fs.create_dir("dir").unwrap();
     let file = fs.create_file("dir/file").unwrap();
-    file.write_at(b"kept", 0).unwrap();
+    file.write_all_at(b"kept", 0).unwrap();
     file.sync_all().unwrap();
     let cut = device.to_bytes();
     drop(file);

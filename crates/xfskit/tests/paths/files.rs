@@ -48,11 +48,38 @@ fn reading_and_writing_have_a_position_and_offsets_do_not_move_it() {
     assert_eq!(fs.read("file").unwrap(), b"01axy");
 
     let reader = fs.open_file("file").unwrap();
+    let mut buffer = [0; 8];
+    assert_eq!(reader.read_at(&mut buffer, 2).unwrap(), 3);
+    assert_eq!(&buffer[..3], b"axy");
+    reader.read_exact_at(&mut buffer[..3], 1).unwrap();
+    assert_eq!(&buffer[..3], b"1ax");
+    let error = reader.read_exact_at(&mut buffer, 2).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
+    assert_eq!(error.to_string(), "read file: no more data in the file");
+    assert_eq!(reader.read_at(&mut buffer, u64::MAX).unwrap(), 0);
     assert_eq!(reader.write_at(b"z", 0).unwrap_err().kind(), ErrorKind::PermissionDenied);
     assert_eq!(reader.set_len(0).unwrap_err().kind(), ErrorKind::PermissionDenied);
     let contradictory = fs.open_with("file", &FileOptions::new().truncate(true)).unwrap_err();
     assert_eq!(contradictory.kind(), ErrorKind::InvalidInput);
     assert_eq!(fs.read("file").unwrap(), b"01axy");
+}
+
+#[test]
+fn a_write_that_the_image_has_no_room_for_is_short_and_one_of_all_fails() {
+    let (_, fs) = image(32 << 20);
+    let data = vec![7; 64 << 20];
+    let file = fs.create_file("file").unwrap();
+    let count = file.write_at(&data, 0).unwrap();
+    assert!(count > 8 << 20 && count < data.len(), "{count}");
+    assert_eq!(file.metadata().unwrap().len(), count as u64);
+    assert_eq!(file.write_at(&data[count..], count as u64).unwrap_err().errno(), 28);
+    assert_eq!(file.write_all_at(&data, 0).unwrap_err().kind(), ErrorKind::StorageFull);
+
+    file.set_len(0).unwrap();
+    let end = fs.open_with("file", &FileOptions::new().append(true)).unwrap();
+    assert_eq!(end.write_at(&data[..3 << 20], 0).unwrap(), 1 << 20);
+    end.write_all_at(&data[..3 << 20], 0).unwrap();
+    assert_eq!(fs.metadata("file").unwrap().len(), 4 << 20);
 }
 
 #[test]
@@ -62,8 +89,8 @@ fn a_copy_has_contents_holes_mode_and_attributes_with_shared_blocks_and_without(
         let options = MkfsOptions::new().small().option('m', list).unwrap();
         let fs = xfskit::create_on(device, &options).unwrap();
         let file = fs.create_file("from").unwrap();
-        file.write_at(&vec![1; 300_000], 0).unwrap();
-        file.write_at(&[2; 5], 20 << 20).unwrap();
+        file.write_all_at(&vec![1; 300_000], 0).unwrap();
+        file.write_all_at(&[2; 5], 20 << 20).unwrap();
         file.set_len((30 << 20) + 1).unwrap();
         fs.set_permissions("from", Permissions::new(0o4751)).unwrap();
         fs.set_xattr("from", "user.color", "blue").unwrap();
@@ -195,7 +222,7 @@ fn a_file_that_is_closed_keeps_no_room_for_its_growth() {
     let (_, fs) = image(64 << 20);
     let write = |name: &str| {
         let file = fs.create_file(name).unwrap();
-        file.write_at(&[1; 100_000], 0).unwrap();
+        file.write_all_at(&[1; 100_000], 0).unwrap();
         file.sync_all().unwrap();
         file
     };

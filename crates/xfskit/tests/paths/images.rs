@@ -259,3 +259,34 @@ fn a_virtual_disk_is_named_with_the_way_to_what_is_in_it() {
     let error = Filesystem::open(&disk).unwrap_err().to_string();
     assert!(error.contains("a virtual disk (qcow2)") && error.contains("xfskit-disk"), "{error}");
 }
+
+#[test]
+fn typed_options_make_the_image_that_the_options_of_mkfs_make() {
+    use xfskit::volume::SeededEnvironment;
+    let new = || MkfsOptions::new().small().uuid([7; 16]).environment(Arc::new(SeededEnvironment::new(1)));
+    let made = |options: xfskit::Result<MkfsOptions>| {
+        let device = Arc::new(MemoryDevice::new(128 << 20));
+        xfskit::create_on(device.clone(), &options.unwrap()).unwrap().close().unwrap();
+        device.to_bytes()
+    };
+    let plain = made(Ok(new()));
+    let cases = [
+        ("block_size", new().block_size(1024), new().option('b', "size=1024")),
+        ("inode_size", new().inode_size(1024), new().option('i', "size=1024")),
+        ("log_size", Ok(new().log_size(20 << 20)), new().option('l', "size=20m")),
+        ("ag_count", new().ag_count(2), new().option('d', "agcount=2")),
+        ("parent_pointers", Ok(new().parent_pointers(false)), new().option('n', "parent=0")),
+        ("reflink", Ok(new().reflink(false)), new().option('m', "reflink=0")),
+        ("reverse_map", Ok(new().reverse_map(false)), new().option('m', "rmapbt=0")),
+    ];
+    for (name, typed, listed) in cases {
+        let typed = made(typed);
+        assert!(typed == made(listed), "{name}");
+        assert!(typed != plain, "{name} changes nothing");
+    }
+    for refused in [new().block_size(1000), new().inode_size(100), new().ag_count(0)] {
+        assert_eq!(refused.unwrap_err().errno(), 22);
+    }
+    let refused = xfskit::create_on(Arc::new(MemoryDevice::new(128 << 20)), &new().log_size(1));
+    assert_eq!(refused.unwrap_err().errno(), 22);
+}

@@ -11,7 +11,7 @@ use xfskit_testkit::scratch;
 
 /// The number of the error, or 0.
 fn ours<T>(result: xfskit::Result<T>) -> i32 {
-    result.err().map_or(0, |error| error.cause().expect("an error of the image").errno())
+    result.err().map_or(0, |error| error.errno())
 }
 
 fn theirs<T>(result: rustix::io::Result<T>) -> i32 {

@@ -3,6 +3,7 @@
 mod crash;
 mod damage;
 mod files;
+mod handles;
 mod images;
 mod like_libc;
 mod like_std;

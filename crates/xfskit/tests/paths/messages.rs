@@ -1,8 +1,9 @@
 //! What a person reads when a call fails.
 
 use crate::image;
+use std::io::Write;
 use std::{fs, io};
-use xfskit::{Error, Filesystem, MkfsOptions, errno_of, volume};
+use xfskit::{Error, Filesystem, MkfsOptions, volume};
 use xfskit_testkit::scratch;
 
 fn message<T>(result: Result<T, Error>) -> String {
@@ -129,14 +130,34 @@ fn the_number_of_an_error_is_that_of_the_system_call() {
     fs.write("/a", "1").unwrap();
     let on_host = scratch();
     fs::write(on_host.file("a"), "1").unwrap();
-    let numbers = |error: io::Error, host: io::Error| assert_eq!(errno_of(&error), host.raw_os_error(), "{error}");
-    numbers(fs.read("/none").unwrap_err().into(), fs::read(on_host.file("none")).unwrap_err());
-    numbers(fs.create_dir("/a").unwrap_err().into(), fs::create_dir(on_host.file("a")).unwrap_err());
-    numbers(fs.read_dir("/a").err().unwrap().into(), fs::read_dir(on_host.file("a")).err().unwrap());
+    let numbers = |error: Error, host: io::Error| {
+        assert_eq!(Some(error.errno()), host.raw_os_error(), "{error}");
+        assert_eq!(io::Error::from(error).raw_os_error(), host.raw_os_error());
+    };
+    numbers(fs.read("/none").unwrap_err(), fs::read(on_host.file("none")).unwrap_err());
+    numbers(fs.create_dir("/a").unwrap_err(), fs::create_dir(on_host.file("a")).unwrap_err());
+    numbers(fs.read_dir("/a").err().unwrap(), fs::read_dir(on_host.file("a")).err().unwrap());
+    let none = on_host.file("none");
+    numbers(Filesystem::open(&none).unwrap_err(), fs::File::open(&none).unwrap_err());
     let host = fs::OpenOptions::new().write(true).open(on_host.file("a")).unwrap();
     let ours = fs.open_with("/a", &xfskit::FileOptions::new().write(true)).unwrap();
     let refused = rustix::fs::fsetxattr(&host, "bogus.a", b"1", rustix::fs::XattrFlags::empty()).unwrap_err();
-    numbers(ours.set_xattr("bogus.a", "1").unwrap_err(), refused.into());
-    assert_eq!(errno_of(&io::Error::from_raw_os_error(99)), Some(99));
-    assert_eq!(errno_of(&io::Error::other("words")), None);
+    let error = ours.set_xattr("bogus.a", "1").unwrap_err();
+    assert!(error.to_string().starts_with("set attribute of /a: "), "{error}");
+    numbers(error, refused.into());
+
+    // Of a file that was opened to read only, by the call and by std's trait.
+    let (mut ours, mut host) = (fs.open_file("/a").unwrap(), fs::File::open(on_host.file("a")).unwrap());
+    let theirs = host.write(b"x").unwrap_err();
+    assert_eq!(ours.write(b"x").unwrap_err().raw_os_error(), theirs.raw_os_error());
+    let error = ours.write_at(b"x", 0).unwrap_err();
+    assert_eq!(error.to_string(), "write /a: the file was opened to read only");
+    numbers(error, theirs);
+
+    // Of the device, the system's own number.
+    let source = io::Error::from_raw_os_error(110);
+    let error = Error::from(xfskit::device::OpenError::Io { path: on_host.file("a"), source });
+    assert_eq!((error.errno(), error.kind()), (110, io::ErrorKind::TimedOut));
+    fs.clone().close().unwrap_err();
+    assert_eq!(Error::InUse.errno(), 16);
 }

@@ -23,7 +23,7 @@ fn a_number_that_goes_to_another_file_is_never_taken_for_the_name() {
                 let options = FileOptions::new().write(true).create_new(true).permissions(Permissions::new(mode));
                 let file = fs.open_with(name, &options).unwrap();
                 if round % 8 < 2 {
-                    file.write_at(contents.as_bytes(), 0).unwrap();
+                    file.write_all_at(contents.as_bytes(), 0).unwrap();
                 }
                 drop(file);
                 fs.remove_file(name).unwrap();
