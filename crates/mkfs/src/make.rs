@@ -19,7 +19,7 @@ const CLEAR_STEP: usize = 1 << 20;
 /// Makes an image on `device`, with its log on `log_device` if the options ask for an external log. `time` is the root
 /// directory's. The result depends on nothing but the arguments.
 ///
-/// The previous contents of the device are lost; [`existing_format`](crate::existing_format) recognizes them
+/// The previous contents of the device are lost; [`xfskit_device::probe::existing_format`] recognizes them
 /// beforehand. The caller sees to it that no filesystem is open on either device: this function cannot know of one
 /// (`xfskit::create_on` does).
 ///

@@ -33,7 +33,9 @@ impl Environment for SystemEnvironment {
     }
 
     fn random(&self) -> u64 {
-        mix(SEED.replace(SEED.get().wrapping_add(STEP)))
+        // The count of a process goes on in those that it forks: the time tells them apart.
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        mix(SEED.replace(SEED.get().wrapping_add(STEP)) ^ mix(time))
     }
 }
 

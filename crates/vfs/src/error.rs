@@ -173,7 +173,10 @@ impl Error {
             Self::Shutdown(_) => 5,
             Self::DeviceInUse => 16,
             Self::AccessDenied => 13,
-            Self::WouldBlock => 11,
+            Self::WouldBlock => {
+                debug_assert!(false, "an operation returned a lock that was not waited for");
+                5
+            }
             Self::Exists => 17,
             Self::CrossesProjects => 18,
             Self::NotADirectory => 20,

@@ -17,6 +17,7 @@ pub const SUPERBLOCK_PROPERTY: &str = "superblock";
 /// Whether attributes are logged, among the properties of [`Extras::property`].
 pub const LARP_PROPERTY: &str = "larp";
 
+#[doc(hidden)]
 impl Extras for Volume {
     fn paths(&self, inode: InodeNumber) -> Result<Vec<Vec<u8>>> {
         self.paths(inode)

@@ -12,6 +12,8 @@ pub struct Held<'v> {
     inode: Arc<Inode>,
 }
 
+// For servers: what a program calls is `Volume` itself.
+#[doc(hidden)]
 impl Handles for Volume {
     type Inode<'v> = Held<'v>;
 

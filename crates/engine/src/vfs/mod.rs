@@ -148,6 +148,10 @@ impl xfskit_vfs::Volume for Volume {
         self.create(dir, name, new, caller)
     }
 
+    fn symlink(&self, dir: InodeNumber, name: &[u8], target: &[u8], caller: &Caller) -> Result<Stat> {
+        self.symlink(dir, name, target, caller)
+    }
+
     fn tmpfile(&self, dir: InodeNumber, new: &NewFile<'_>, caller: &Caller) -> Result<Stat> {
         let made = self.tmpfile(dir, new, caller)?;
         let stat = made.stat()?;
@@ -205,6 +209,14 @@ impl xfskit_vfs::Volume for Volume {
 
     fn list_xattrs_into(&self, inode: InodeNumber, names: &mut Vec<u8>) -> Result<()> {
         self.list_xattrs_into(inode, names)
+    }
+
+    fn get_xattr(&self, inode: InodeNumber, name: &[u8]) -> Result<Vec<u8>> {
+        self.get_xattr(inode, name)
+    }
+
+    fn list_xattrs(&self, inode: InodeNumber) -> Result<Vec<Vec<u8>>> {
+        self.list_xattrs(inode)
     }
 
     fn list_xattrs_within(&self, inode: InodeNumber, most_bytes: usize) -> Result<Vec<u8>> {

@@ -406,10 +406,10 @@ impl File {
         self.on("list attributes of", self.inode.volume().list_xattrs(self.inode.number()))
     }
 
-    /// Closes the file. Dropping does the same, but cannot report an error in freeing a file without a name.
+    /// Closes the file, and the image if this is its last handle. Dropping does the same, but cannot report an error.
     ///
     /// # Errors
-    /// `Path`: `Corrupt`, `Io`.
+    /// `Path`: `Corrupt`, `Io`; of an image that is closed with it, as [`Filesystem::close`].
     pub fn close(self) -> Result<()> {
         self.inode.release().on("close", &self.path)
     }

@@ -1,9 +1,12 @@
 //! Handles of an image: clones of a filesystem, open files, listings; the last one closes it.
 
 use crate::{image, reopen};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use xfskit::{DirEntry, Error, File, Filesystem, ReadDir, Walk, WalkEntry};
+use xfskit::device::{Fua, MemoryDevice, WrapsDevice};
+use xfskit::{DirEntry, Error, File, Filesystem, MkfsOptions, ReadDir, Walk, WalkEntry};
 
 /// Whether what the device holds needs no recovery.
 fn is_clean(bytes: Vec<u8>) -> bool {
@@ -139,4 +142,33 @@ fn threads_share_a_file_by_its_owner() {
     // The filesystem goes first; the readers end it.
     drop(fs);
     assert!(readers.into_iter().all(|reader| reader.join().unwrap() == 1 << 20));
+}
+
+/// A device that can be told to refuse writes.
+struct Refusing(MemoryDevice, AtomicBool);
+
+impl WrapsDevice for Refusing {
+    type Below = MemoryDevice;
+
+    fn below(&self) -> &MemoryDevice {
+        &self.0
+    }
+
+    fn pass_write(&self, offset: u64, data: &[u8], fua: Fua) -> io::Result<()> {
+        match self.1.load(Ordering::Relaxed) {
+            true => Err(io::Error::other("refused")),
+            false => fua.write(&self.0, offset, data),
+        }
+    }
+}
+
+#[test]
+fn the_last_file_that_is_closed_says_that_the_image_could_not_be() {
+    let device = Arc::new(Refusing(MemoryDevice::new(32 << 20), AtomicBool::new(false)));
+    let fs = xfskit::create_on(device.clone(), &MkfsOptions::new().small()).unwrap();
+    let mut file = fs.create_file("/file").unwrap();
+    file.write_all(&[7; 100_000]).unwrap();
+    drop(fs);
+    device.1.store(true, Ordering::Relaxed);
+    assert!(file.close().is_err());
 }
