@@ -106,6 +106,10 @@ pub(crate) fn foreign(
 fn chain(said: &[Below], below: &[(PathBuf, FileDevice)], access: Access) -> Option<Foreign> {
     let mut said = said.iter();
     let top = said.next()?;
+    // Whatever lies below it: a disk that was not closed is not written.
+    if access == Access::Write && top.service == Service::ToRead {
+        return None;
+    }
     let (mut drivers, mut is_foreign_one, mut last) = (vec![QCOW2], top.service.is_for(access), Some(top));
     for (_, file) in below {
         // Only the last file may be no qcow2, and that of a chain which was not opened to its end is missing what it
@@ -169,6 +173,7 @@ mod tests {
         assert_eq!(read(&[above.clone(), said(ToReadAndWrite, Another, "raw")], 1), None);
         let write = |said: &[Below], files| drivers(said, files, Access::Write);
         assert_eq!(write(&[said(ToRead, Alone, "")], 0), None);
+        assert_eq!(write(&[said(ToRead, Another, "qcow2"), said(ToReadAndWrite, Alone, "")], 1), None);
         assert_eq!(write(&[above, said(ToRead, Alone, "")], 1), Some(vec!["qcow2"; 2]));
     }
 }

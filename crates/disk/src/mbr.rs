@@ -79,7 +79,10 @@ fn decode_entries(sector: &[u8]) -> Option<[Entry; 4]> {
 /// The entries in use of a first sector, if it is a table.
 pub(crate) fn decode_first(sector: &[u8]) -> Option<Vec<Entry>> {
     let entries = decode_entries(sector)?;
-    let is_filesystem = [Kind::Fat, Kind::Ntfs, Kind::Exfat, Kind::Xfs].iter().any(|kind| holds_kind(sector, *kind));
+    // Exactly these: boot code may have other words that begin a FAT, such as `MSWIN4.1`, over a table in use.
+    let is_filesystem = ["FAT12   ", "FAT16   "].iter().any(|name| &sector[54..62] == name.as_bytes())
+        || &sector[82..90] == b"FAT32   "
+        || [Kind::Ntfs, Kind::Exfat, Kind::Xfs].iter().any(|kind| holds_kind(sector, *kind));
     let has_status = (0..4).all(|index| matches!(sector[446 + 16 * index], 0 | 0x80));
     let used: Vec<Entry> = entries.into_iter().filter(Entry::is_used).collect();
     let starts = used.iter().all(|entry| entry.first > 0);

@@ -184,6 +184,13 @@ fn an_mbr_with_logical_partitions() {
     let name = disk.to_str().unwrap();
     let disks = open(name, Access::Read).unwrap();
     compare(name, &disks);
+    let count = disks.disks[0].partitions.len();
+    drop(disks);
+    // Left of a FAT over the whole disk: the boot code that a loader kept.
+    put(&disk, 54, b"MSDOS5.0");
+    put(&disk, 82, b"MSWIN4.1");
+    let disks = open(name, Access::Read).unwrap();
+    assert_eq!(disks.disks[0].partitions.len(), count);
     assert!(disks.disks[0].warnings.is_empty(), "{disks}");
     drop(disks);
     let error = choose(name, Access::Read).err().unwrap().to_string();

@@ -24,7 +24,7 @@ const PIECE_BYTES: usize = 1 << 20;
 const MAX_LINKS: usize = 40;
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 
-/// Runs `cat`. As with cat(session, 1), a file that cannot be read does not prevent those behind it.
+/// Runs `cat`. As with cat(1), a file that cannot be read does not prevent those behind it.
 pub fn cat(session: &Session, args: &CatArgs) -> Result<()> {
     if args.paths.len() > 1 && (args.offset.is_some() || args.length.is_some()) {
         return Err(Usage("--offset and --length are for one file".into()).into());

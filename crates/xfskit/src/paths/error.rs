@@ -223,7 +223,8 @@ impl fmt::Debug for Error {
 
 /// With the number of the system call's error in [`raw_os_error`](io::Error::raw_os_error), as the errors of `std::fs`.
 /// It has no room for more: the path, the message and the damage stay behind. `io::Error::new(error.kind(), error)`
-/// keeps those, and not the number, and so does the end of a file that came too early. What says that the image or the device is in trouble goes to `tracing` first.
+/// keeps those, and not the number, and so does the end of a file that came too early. What says that the image or the
+/// device is in trouble goes to `tracing` first.
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         if error.cause().is_some_and(Cause::is_damage) {

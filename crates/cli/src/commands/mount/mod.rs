@@ -30,6 +30,7 @@ use std::process::{Command, Stdio};
 
 /// The helper of umount(8).
 const HELPER: &str = "/sbin/umount.fuse.xfskit";
+
 /// Runs `mount`.
 pub fn run(session: &Session, args: &MountArgs) -> Result<()> {
     if args.service {
