@@ -104,9 +104,9 @@ impl MkfsOptions {
     /// ```
     /// # use std::sync::Arc;
     /// # use xfskit::{MkfsOptions, device::MemoryDevice};
-    /// let options = MkfsOptions::new().small().block_size(1024)?.inode_size(1024)?.parent_pointers(false);
+    /// let options = MkfsOptions::new().small().block_size(2048)?.inode_size(1024)?.parent_pointers(false);
     /// let fs = xfskit::create_on(Arc::new(MemoryDevice::new(64 << 20)), &options)?;
-    /// assert_eq!(fs.info().block_bytes, 1024);
+    /// assert_eq!(fs.info().block_bytes, 2048);
     /// assert!(!fs.info().features.contains(&"parent"));
     /// assert!(MkfsOptions::new().block_size(1000).is_err());
     /// # Ok::<(), xfskit::Error>(())
